@@ -1,0 +1,139 @@
+"""One direction of a narrow link, as a pure function of arrivals: no clock, no I/O.
+
+The link is a serialiser. It remembers one number, the moment at which its last packet will have left (the Lindley
+recursion of a FIFO queue), so that a small packet pays its own transmission time; a token bucket, always full for small
+messages, would let them pass at no cost. Propagation comes after serialisation and never holds the link.
+
+    start   = max(t, free), moved past outages      finish = start + 8 (nbytes + header) / rate
+    release = max(finish + delay + jitter, last release)
+
+The queue is bounded in bytes and drops from the tail. Jitter is exponential: one-sided, since the propagation
+delay is a floor, with its mean equal to its standard deviation. Times are nanoseconds from the start of the link.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from acespec.proto.errors import UsageError
+from acespec.sim.outages import OutageCalendar
+from acespec.sim.spec import LinkSpec
+from acespec.sim.units import bps_from_kbps, ns_from_ms, serialisation_ns
+
+__all__ = ["Direction", "Drop", "LinkDirection", "LinkSpec", "Medium", "Passage", "make_link"]
+
+Direction = Literal["up", "down"]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A packet that gets across: it occupies the link in [start, finish] and is handed over at `release`."""
+
+    start: int
+    finish: int
+    release: int
+    wire: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A packet that does not get across. Lost ones used the link in [start, finish]; refused ones never did."""
+
+    reason: Literal["queue", "loss"]
+    start: int
+    finish: int
+    wire: int
+
+
+class Medium:
+    """The moment from which the line is free; the two directions of a half-duplex link share one."""
+
+    __slots__ = ("free",)
+
+    def __init__(self) -> None:
+        self.free = 0
+
+
+class LinkDirection:
+    """Books packets on one direction of a link, in order of arrival, deterministically for a seed."""
+
+    def __init__(self, spec: LinkSpec, direction: Direction, medium: Medium | None = None) -> None:
+        self._rate = bps_from_kbps(spec.rate_up_kbps if direction == "up" else spec.rate_down_kbps)
+        self._delay = ns_from_ms(spec.delay_ms)
+        self._jitter = ns_from_ms(spec.jitter_ms)
+        self._loss = spec.loss_percent / 100
+        self._queue_bytes = spec.queue_bytes
+        self._header = spec.overhead_bytes
+        self._calendar = OutageCalendar(spec.outages)
+        self._medium = medium or Medium()
+        # One stream per purpose: turning loss on must not shift the jitter.
+        self._jitter_stream = Random(f"{spec.seed}:{direction}:jitter")
+        self._loss_stream = Random(f"{spec.seed}:{direction}:loss")
+        self._waiting: deque[tuple[int, int]] = deque()
+        self._waiting_bytes = 0
+        self._last_offer = 0
+        self._last_release = 0
+
+    def offer(self, t: int, nbytes: int, header: int | None = None) -> Passage | Drop:
+        """Books a packet of `nbytes` plus header (the spec's overhead unless given) that arrives at `t`.
+
+        Arrivals must come in order of time; raises UsageError otherwise.
+        """
+        if t < self._last_offer:
+            raise UsageError(f"packet offered at {t} ns after one at {self._last_offer} ns: offer in order of time")
+        self._last_offer = t
+        wire = nbytes + (self._header if header is None else header)
+        start = self._next_start(t)
+        if start > t:
+            if self.waiting_bytes(t) + wire > self._queue_bytes:
+                return Drop("queue", t, t, wire)
+            self._enqueue(start, wire)
+        finish = self._calendar.finish(start, serialisation_ns(wire, self._rate))
+        self._medium.free = finish
+        if self._loss and self._loss_stream.random() < self._loss:
+            return Drop("loss", start, finish, wire)
+        return Passage(start, finish, self._release_after(finish), wire)
+
+    def waiting_bytes(self, t: int) -> int:
+        """Wire bytes that wait at `t` behind the packet in service."""
+        while self._waiting and self._waiting[0][0] <= t:
+            self._waiting_bytes -= self._waiting.popleft()[1]
+        return self._waiting_bytes
+
+    def room_at(self, t: int, nbytes: int, header: int | None = None) -> int:
+        """The first moment at or after `t` at which such a packet finds room: how long a polite sender waits."""
+        wire = nbytes + (self._header if header is None else header)
+        surplus = self.waiting_bytes(t) + wire - self._queue_bytes
+        if surplus <= 0 or self._next_start(t) <= t:
+            return t
+        for start, size in self._waiting:
+            surplus -= size
+            if surplus <= 0:
+                return start
+        return self._next_start(t)
+
+    def _next_start(self, t: int) -> int:
+        return self._calendar.up_from(max(t, self._medium.free))
+
+    def _enqueue(self, start: int, wire: int) -> None:
+        self._waiting.append((start, wire))
+        self._waiting_bytes += wire
+
+    def _release_after(self, finish: int) -> int:
+        self._last_release = max(finish + self._delay + self._draw_jitter(), self._last_release)
+        return self._last_release
+
+    def _draw_jitter(self) -> int:
+        if not self._jitter:
+            return 0
+        return int(-math.log(1.0 - self._jitter_stream.random()) * self._jitter)
+
+
+def make_link(spec: LinkSpec) -> tuple[LinkDirection, LinkDirection]:
+    """The (up, down) directions of one edge's link, on one medium if it is half-duplex."""
+    medium = Medium() if spec.half_duplex else None
+    return LinkDirection(spec, "up", medium), LinkDirection(spec, "down", medium)
