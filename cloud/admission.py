@@ -1,0 +1,145 @@
+"""What this verifier serves: every `Open` is checked here, and refused by name where it asks for more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from acespec.cloud.backend import SessionKey, TurnSpec
+from acespec.proto import nodes, prompt
+from acespec.proto.errors import InvalidRequest, Mismatch
+from acespec.proto.messages import PROTOCOL_VERSION, ModelCard, Open, Opened
+from acespec.proto.verifier_pb2 import CODEC_RAW
+
+SERVED = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+    "logit_bias",
+    "seed",
+    "max_tokens",
+    "stop_ids",
+    "stop_strings",
+)
+"""Request fields that are honoured; `Describe` lists them."""
+
+MAX_STOPS = 64
+MAX_STOP_STRING = 256
+
+
+class Admission:
+    """Checks requests against a model card and turns them into turns. `encode` is the target's tokenizer.
+
+    `default_rate` and `max_rate` are tokens/s: what a session is granted if it asks for nothing, and at most.
+    """
+
+    def __init__(
+        self, card: ModelCard, encode: Callable[[str], list[int]], default_rate: float = 20.0, max_rate: float = 0.0
+    ) -> None:
+        self._card = card
+        self._encode = encode
+        self._default_rate = default_rate
+        self._max_rate = max_rate
+
+    @property
+    def vocab_size(self) -> int:
+        """Token ids lie below this."""
+        return self._card.vocab_size
+
+    def check(self, request: Open) -> None:
+        """Refuse what this verifier does not serve.
+
+        Raises:
+            Mismatch: protocol version, model or tokenizer differ; both are named.
+            InvalidRequest: a field outside what is served, by name.
+        """
+        card = self._card
+        if request.version != PROTOCOL_VERSION:
+            raise Mismatch(
+                f"protocol version {request.version} at the edge, {PROTOCOL_VERSION} here: upgrade the older one"
+            )
+        if request.model and request.model != card.model:
+            raise Mismatch(f"model '{request.model}' was asked for, '{card.model}' is served here")
+        if request.fingerprint != card.fingerprint:
+            raise Mismatch(
+                f"tokenizers differ: {request.fingerprint.hex()} at the edge, {card.fingerprint.hex()} for "
+                f"'{card.model}' here; point the edge's --model at the served model"
+            )
+        if unserved := request.extra.asked():
+            raise InvalidRequest(f"{', '.join(unserved)}: not served by this verifier; leave it out")
+        if request.min_tokens:
+            raise InvalidRequest("min_tokens: not served by this verifier; leave it out")
+        if request.codec != CODEC_RAW:
+            raise InvalidRequest(f"codec {request.codec}: not served by this verifier; use {CODEC_RAW}")
+        self._check_ids("stop_ids", request.stop_ids)
+        self._check_ids("logit_bias", [token for token, _ in request.params.logit_bias])
+        if len(request.stop_ids) + len(request.stop_strings) > MAX_STOPS:
+            raise InvalidRequest(f"stop: more than {MAX_STOPS} stop ids and strings")
+        if any(len(s) > MAX_STOP_STRING for s in request.stop_strings):
+            raise InvalidRequest(f"stop: a stop string is longer than {MAX_STOP_STRING} characters")
+        if request.max_tokens < 1:
+            raise InvalidRequest("max_tokens must be at least 1")
+
+    def turn(self, key: SessionKey, request: Open, kept: Sequence[int]) -> TurnSpec:
+        """The turn that `request` asks for, over the `kept` tokens and what it appends.
+
+        Raises:
+            BadFrame: the appended ids do not decode.
+            InvalidRequest: the sequence is empty or too long.
+        """
+        card = self._card
+        room = card.max_prompt - len(kept)
+        append = prompt.unpack_ids(request.append, card.vocab_size, room, encode=self._encode) if request.append else []
+        tokens = (*kept, *append)
+        if not tokens:
+            raise InvalidRequest("the prompt is empty: send at least one token")
+        if not 1 <= request.prompt_len <= len(tokens):
+            raise InvalidRequest(f"prompt_len {request.prompt_len} is outside the sequence of {len(tokens)} tokens")
+        generated = len(tokens) - request.prompt_len
+        if generated >= request.max_tokens:
+            raise InvalidRequest(f"the sequence already has {generated} of max_tokens {request.max_tokens}")
+        return TurnSpec(
+            session=key,
+            tokens=tokens,
+            prompt_len=request.prompt_len,
+            params=request.params,
+            seed=request.seed,
+            max_tokens=request.max_tokens,
+            stop_ids=(*card.eos_ids, *request.stop_ids),
+            stop_strings=request.stop_strings,
+            rate=self.granted(request),
+            epoch=request.epoch,
+        )
+
+    def granted(self, request: Open) -> float:
+        """Tokens per second that the session is promised; 0 = never due."""
+        wanted = self._default_rate if request.target_rate is None else request.target_rate
+        return min(wanted, self._max_rate) if self._max_rate > 0 else wanted
+
+    def nodes(self, data: bytes, first_id: int) -> list[nodes.Node]:
+        """The nodes of a draft; raises `BadFrame`."""
+        if not data:
+            return []
+        return nodes.unpack(data, first_id, self._card.vocab_size, self._card.max_nodes)
+
+    def opened(self, request: Open, kept: int, resumed: bool) -> Opened:
+        """The answer to `request`."""
+        card = self._card
+        return Opened(
+            epoch=request.epoch,
+            kept=kept,
+            numerics_id=card.numerics_id,
+            granted_rate=self.granted(request),
+            max_draft=card.max_draft,
+            max_nodes=card.max_nodes,
+            exact=card.exact,
+            resumed=resumed,
+        )
+
+    def _check_ids(self, field: str, ids: Sequence[int]) -> None:
+        bad = next((i for i in ids if i >= self._card.vocab_size), None)
+        if bad is not None:
+            raise InvalidRequest(f"{field}: token id {bad} is outside the vocabulary of {self._card.vocab_size}")

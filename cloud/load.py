@@ -1,0 +1,81 @@
+"""From a model's name to something that can be served: folder, tokenizer, runner, model card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from acespec.cloud.admission import SERVED
+from acespec.cloud.runner import Runner
+from acespec.cloud.scheduler import FreeRun
+from acespec.cloud.turn import Limits
+from acespec.models.store import resolve
+from acespec.models.text_stream import TextStream
+from acespec.models.tokenizer import Tokenizer
+from acespec.proto import noise
+from acespec.proto.messages import PROTOCOL_VERSION, ModelCard
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A loaded target model: what runs it, and what reads its ids."""
+
+    name: str
+    runner: Runner
+    tokenizer: Tokenizer
+
+    def decoder(self) -> TextStream:
+        """A fresh token-to-text decoder."""
+        return TextStream(self.tokenizer)
+
+    def card(self, limits: Limits, free_run: FreeRun, max_prompt: int) -> ModelCard:
+        """What the server says of itself."""
+        return ModelCard(
+            model=self.name,
+            vocab_size=self.runner.vocab_size,
+            fingerprint=self.tokenizer.fingerprint,
+            eos_ids=self.tokenizer.eos_ids,
+            max_length=limits.max_length,
+            noise_version=noise.NOISE_VERSION,
+            noise_vector=noise.test_vector(),
+            numerics_id=self.runner.numerics_id,
+            max_draft=limits.max_draft,
+            max_nodes=limits.max_nodes,
+            max_prompt=max_prompt,
+            served=SERVED,
+            server_version=version("acespec"),
+            protocol_version=PROTOCOL_VERSION,
+            exact=self.runner.exact,
+            free_run=free_run.value,
+        )
+
+
+def load_target(
+    model: str,
+    *,
+    threads: int = 1,
+    max_length: int | None = None,
+    offline: bool = False,
+    allow_inexact: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> Target:
+    """Find, fetch if need be, and load a target for the torch backend.
+
+    Raises:
+        ModelError: the model cannot be had or used.
+        NumericsError: the self-check failed and `allow_inexact` is off.
+    """
+    from acespec.cloud.torch_backend.runner import TorchRunner
+
+    folder = resolve(model, offline=offline)
+    tokenizer = Tokenizer.load(folder)
+    say(f"loading {model}")
+    runner = TorchRunner.load(
+        folder,
+        vocab_size=tokenizer.vocab_size,
+        threads=threads,
+        max_length=max_length,
+        allow_inexact=allow_inexact,
+    )
+    return Target(model, runner, tokenizer)

@@ -1,0 +1,130 @@
+"""What `acespec-verifier serve` does: load, serve until a signal, drain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from acespec.cloud.admission import Admission
+from acespec.cloud.auth import Keys
+from acespec.cloud.engine import EngineBackend
+from acespec.cloud.host import Hosts
+from acespec.cloud.load import Target, load_target
+from acespec.cloud.scheduler import FreeRun
+from acespec.cloud.server import Tls, serving
+from acespec.cloud.turn import Limits
+from acespec.proto.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of `serve`; see its `--help`."""
+
+    model: str
+    address: str
+    tls_cert: Path | None
+    tls_key: Path | None
+    api_key_file: Path | None
+    free_run: FreeRun
+    target_rate: float
+    max_rate: float
+    max_draft: int
+    max_rows: int
+    max_sessions: int
+    max_length: int | None
+    grace_s: float
+    threads: int
+    offline: bool
+    allow_inexact: bool
+    reflection: bool
+    drain_s: float
+
+    @property
+    def keys(self) -> Keys:
+        """Keys that are let in; none lets everybody in."""
+        return Keys.read(self.api_key_file) if self.api_key_file else Keys()
+
+    @property
+    def tls(self) -> Tls | None:
+        """The certificate and key, or None without TLS."""
+        if self.tls_cert is None or self.tls_key is None:
+            return None
+        return Tls(_pem(self.tls_cert), _pem(self.tls_key))
+
+
+def serve_forever(settings: Settings) -> None:
+    """Load the model and serve it until SIGINT or SIGTERM; a second signal skips the drain.
+
+    Raises:
+        AcespecError: the model cannot be loaded, or the address not bound.
+    """
+    keys, tls = settings.keys, settings.tls
+    target = load_target(
+        settings.model,
+        threads=settings.threads,
+        max_length=settings.max_length,
+        offline=settings.offline,
+        allow_inexact=settings.allow_inexact,
+        say=log.info,
+    )
+    asyncio.run(_serve(settings, target, keys, tls))
+
+
+async def _serve(settings: Settings, target: Target, keys: Keys, tls: Tls | None) -> None:
+    limits = Limits(max_draft=settings.max_draft, max_length=target.runner.max_length)
+    card = target.card(limits, settings.free_run, limits.max_length - 1)
+    admission = Admission(card, target.tokenizer.encode, settings.target_rate, settings.max_rate)
+    backend = EngineBackend(
+        target.runner,
+        limits=limits,
+        decoder=target.decoder,
+        free_run=settings.free_run,
+        max_rows=settings.max_rows,
+        max_sessions=settings.max_sessions,
+    )
+    async with backend:
+        hosts = Hosts(admission, backend, grace_s=settings.grace_s, max_sessions=settings.max_sessions)
+        async with serving(
+            card,
+            hosts,
+            address=settings.address,
+            keys=keys,
+            tls=tls,
+            reflection=settings.reflection,
+            drain_s=settings.drain_s,
+        ) as port:
+            stop = _on_signals()
+            host = settings.address.rpartition(":")[0]
+            log.info("%s, numerics %s, exact: %s", card.model, card.numerics_id, "yes" if card.exact else "NO")
+            sys.stderr.write(f"ready on {host}:{port}\n")
+            sys.stderr.flush()
+            await stop.wait()
+
+
+def _on_signals() -> asyncio.Event:
+    """An event that the first signal sets; the second ends the process at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hear(number: signal.Signals) -> None:
+        if stop.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, hear, number)
+    return stop
+
+
+def _pem(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
