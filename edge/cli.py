@@ -1,0 +1,168 @@
+"""The command line `acespec`. Nothing heavy is imported before a command runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from acespec.edge import cli_options as opt
+from acespec.models.cli import app as models_app
+from acespec.proto.command_line import ConfigOption, LogLevelOption, run, start_logging
+from acespec.proto.sampling_params import SamplingParams
+
+app = typer.Typer(
+    name="acespec",
+    help="Generate text with a model in the cloud and a drafter here: exact output over a narrow link.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(models_app)
+
+DEFAULT_MODEL = "smollm2-135m"
+
+
+@app.callback()
+def root(config: ConfigOption = None, log_level: LogLevelOption = "warning") -> None:
+    """Generate text with a model in the cloud and a drafter here: exact output over a narrow link."""
+    start_logging(log_level)
+
+
+@app.command()
+def generate(
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", "-p", help="The prompt; - reads stdin.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of text.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="The prompt as it is, without the chat template.")] = False,
+    verifier: opt.Verifier = None,
+    insecure: opt.Insecure = False,
+    tls_ca: opt.TlsCa = None,
+    api_key: opt.ApiKey = None,
+    api_key_file: opt.ApiKeyFile = None,
+    target_rate: opt.TargetRate = None,
+    outage_timeout: opt.OutageTimeout = 60.0,
+    model: opt.Model = DEFAULT_MODEL,
+    drafter: opt.DrafterKind = "ngram",
+    draft_model: opt.DraftModel = None,
+    num_draft_tokens: opt.NumDraftTokens = "auto",
+    max_kv_size: opt.MaxKvSize = 4096,
+    offline: opt.Offline = False,
+    system_prompt: opt.SystemPrompt = None,
+    temp: opt.Temperature = 0.0,
+    top_p: opt.TopP = 1.0,
+    top_k: opt.TopK = 0,
+    min_p: opt.MinP = 0.0,
+    repetition_penalty: opt.RepetitionPenalty = 1.0,
+    frequency_penalty: opt.FrequencyPenalty = 0.0,
+    presence_penalty: opt.PresencePenalty = 0.0,
+    seed: opt.Seed = None,
+    max_tokens: opt.MaxTokens = 256,
+    stop: opt.Stop = None,
+) -> None:
+    """Answer one prompt. Text goes to stdout as it is committed, one line of figures to stderr at the end."""
+    from acespec.edge import generate_command
+    from acespec.edge.run_options import RunOptions
+
+    options = RunOptions(
+        verifier=verifier,
+        insecure=insecure,
+        tls_ca=tls_ca,
+        api_key=api_key,
+        api_key_file=api_key_file,
+        target_rate=target_rate,
+        outage_timeout=outage_timeout,
+        model=model,
+        drafter=drafter,
+        draft_model=draft_model,
+        num_draft_tokens=num_draft_tokens,
+        max_kv_size=max_kv_size,
+        offline=offline,
+        system_prompt=system_prompt,
+        params=SamplingParams(temp, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty),
+        seed=seed,
+        max_tokens=max_tokens,
+        stop=tuple(stop or ()),
+    )
+    generate_command.run(options, prompt, raw=raw, as_object=as_json)
+
+
+@app.command()
+def chat(
+    verifier: opt.Verifier = None,
+    insecure: opt.Insecure = False,
+    tls_ca: opt.TlsCa = None,
+    api_key: opt.ApiKey = None,
+    api_key_file: opt.ApiKeyFile = None,
+    target_rate: opt.TargetRate = None,
+    outage_timeout: opt.OutageTimeout = 60.0,
+    model: opt.Model = DEFAULT_MODEL,
+    drafter: opt.DrafterKind = "ngram",
+    draft_model: opt.DraftModel = None,
+    num_draft_tokens: opt.NumDraftTokens = "auto",
+    max_kv_size: opt.MaxKvSize = 4096,
+    offline: opt.Offline = False,
+    system_prompt: opt.SystemPrompt = None,
+    temp: opt.Temperature = 0.0,
+    top_p: opt.TopP = 1.0,
+    top_k: opt.TopK = 0,
+    min_p: opt.MinP = 0.0,
+    repetition_penalty: opt.RepetitionPenalty = 1.0,
+    frequency_penalty: opt.FrequencyPenalty = 0.0,
+    presence_penalty: opt.PresencePenalty = 0.0,
+    seed: opt.Seed = None,
+    max_tokens: opt.MaxTokens = 1024,
+    stop: opt.Stop = None,
+) -> None:
+    """Talk, one line a question. Ctrl-C stops an answer; /quit, Ctrl-D or Ctrl-C twice ends the chat."""
+    from acespec.edge import chat_command
+    from acespec.edge.run_options import RunOptions
+
+    chat_command.run(
+        RunOptions(
+            verifier=verifier,
+            insecure=insecure,
+            tls_ca=tls_ca,
+            api_key=api_key,
+            api_key_file=api_key_file,
+            target_rate=target_rate,
+            outage_timeout=outage_timeout,
+            model=model,
+            drafter=drafter,
+            draft_model=draft_model,
+            num_draft_tokens=num_draft_tokens,
+            max_kv_size=max_kv_size,
+            offline=offline,
+            system_prompt=system_prompt,
+            params=SamplingParams(temp, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty),
+            seed=seed,
+            max_tokens=max_tokens,
+            stop=tuple(stop or ()),
+        )
+    )
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed
+
+    sys.stdout.write(f"acespec {installed('acespec')}\n")
+
+
+def main() -> None:
+    """Entry point of `acespec`."""
+    # gRPC's core logs to stderr by itself and has no other switch; what matters reaches us as an error.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    try:
+        run(app)
+    except BrokenPipeError:
+        # Whoever read our output has enough; the interpreter's own flush at exit must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Options that `generate` and `chat` share. Each has an environment variable and a key in the config file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+LINK = "Verifier and link"
+MODEL = "Models and drafting"
+SAMPLING = "Sampling"
+
+Verifier = Annotated[
+    str | None,
+    typer.Option(help="Address of the verifier, HOST:PORT.", envvar="ACESPEC_VERIFIER", rich_help_panel=LINK),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Plain text instead of TLS.", envvar="ACESPEC_INSECURE", rich_help_panel=LINK),
+]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        help="PEM certificates to trust instead of the system's.", envvar="ACESPEC_TLS_CA", rich_help_panel=LINK
+    ),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        help="Bearer key. Others can see a command line: prefer --api-key-file.",
+        envvar="ACESPEC_API_KEY",
+        show_envvar=False,
+        rich_help_panel=LINK,
+    ),
+]
+ApiKeyFile = Annotated[
+    Path | None,
+    typer.Option(help="File whose first line is the bearer key.", envvar="ACESPEC_API_KEY_FILE", rich_help_panel=LINK),
+]
+TargetRate = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="Wanted tokens/s; 0 = no hurry. Default: the operator's.",
+        envvar="ACESPEC_TARGET_RATE",
+        rich_help_panel=LINK,
+    ),
+]
+OutageTimeout = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        help="Seconds without the verifier after which a running turn is given up.",
+        envvar="ACESPEC_OUTAGE_TIMEOUT",
+        rich_help_panel=LINK,
+    ),
+]
+
+Model = Annotated[
+    str,
+    typer.Option(
+        help="The target, for its tokenizer: a name, owner/name, folder or GGUF file.",
+        envvar="ACESPEC_MODEL",
+        rich_help_panel=MODEL,
+    ),
+]
+DrafterKind = Annotated[
+    str,
+    typer.Option("--drafter", help="none, ngram, mlx or hybrid.", envvar="ACESPEC_DRAFTER", rich_help_panel=MODEL),
+]
+DraftModel = Annotated[
+    str | None,
+    typer.Option(help="Model of the mlx and hybrid drafters.", envvar="ACESPEC_DRAFT_MODEL", rich_help_panel=MODEL),
+]
+NumDraftTokens = Annotated[
+    str,
+    typer.Option(
+        help="Most unverified tokens ahead: a number, or auto.",
+        envvar="ACESPEC_NUM_DRAFT_TOKENS",
+        rich_help_panel=MODEL,
+    ),
+]
+MaxKvSize = Annotated[
+    int,
+    typer.Option(min=16, help="Longest window of the draft model, in tokens.", rich_help_panel=MODEL),
+]
+Offline = Annotated[
+    bool,
+    typer.Option("--offline", help="Fetch no model.", envvar="ACESPEC_OFFLINE", rich_help_panel=MODEL),
+]
+SystemPrompt = Annotated[
+    str | None,
+    typer.Option(help="System message of the chat.", envvar="ACESPEC_SYSTEM_PROMPT", rich_help_panel=MODEL),
+]
+
+Temperature = Annotated[
+    float,
+    typer.Option(
+        "--temp",
+        "--temperature",
+        min=0.0,
+        max=100.0,
+        help="0 = the likeliest token.",
+        envvar="ACESPEC_TEMP",
+        rich_help_panel=SAMPLING,
+    ),
+]
+TopP = Annotated[
+    float,
+    typer.Option(min=0.0, max=1.0, help="1 = off.", envvar="ACESPEC_TOP_P", rich_help_panel=SAMPLING),
+]
+TopK = Annotated[int, typer.Option(min=0, help="0 = off.", envvar="ACESPEC_TOP_K", rich_help_panel=SAMPLING)]
+MinP = Annotated[
+    float,
+    typer.Option(min=0.0, max=1.0, help="0 = off.", envvar="ACESPEC_MIN_P", rich_help_panel=SAMPLING),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(min=0, max=2**64 - 1, help="Default: a random one.", envvar="ACESPEC_SEED", rich_help_panel=SAMPLING),
+]
+MaxTokens = Annotated[
+    int,
+    typer.Option(
+        "--max-tokens",
+        "-m",
+        min=1,
+        max=2**31 - 1,
+        help="Most tokens of an answer.",
+        envvar="ACESPEC_MAX_TOKENS",
+        rich_help_panel=SAMPLING,
+    ),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option("--stop", help="Text that ends the answer; may be repeated.", rich_help_panel=SAMPLING),
+]
+RepetitionPenalty = Annotated[
+    float,
+    typer.Option(min=1e-6, help="1 = off.", envvar="ACESPEC_REPETITION_PENALTY", rich_help_panel=SAMPLING),
+]
+FrequencyPenalty = Annotated[
+    float,
+    typer.Option(help="0 = off.", envvar="ACESPEC_FREQUENCY_PENALTY", rich_help_panel=SAMPLING),
+]
+PresencePenalty = Annotated[
+    float,
+    typer.Option(help="0 = off.", envvar="ACESPEC_PRESENCE_PENALTY", rich_help_panel=SAMPLING),
+]

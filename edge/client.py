@@ -1,0 +1,311 @@
+"""Generates text with a verifier over gRPC: one session, many turns, surviving broken links.
+
+The state machine decides everything; this module moves bytes, time and text. A turn that is cut off by the network is
+resumed where it was, and no token is lost or shown twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Sequence
+from types import TracebackType
+from typing import Self
+
+import grpc
+import grpc.aio
+
+from acespec.edge.channel import DESCRIBE_METHOD, Endpoint, error_of
+from acespec.edge.completion import Completion, TextDelta
+from acespec.edge.controller import Controller
+from acespec.edge.draft_worker import DraftWorker
+from acespec.edge.drafters.base import Drafter, TurnContext
+from acespec.edge.events import Committed, Event, Finished, Reopened, TurnOpened
+from acespec.edge.session import EdgeSession
+from acespec.edge.stop_text import StopText
+from acespec.edge.stream import Stream, StreamEnded
+from acespec.edge.turn_request import TurnRequest
+from acespec.edge.wire_stats import WireTotals
+from acespec.models.text_stream import TextStream
+from acespec.models.tokenizer import Tokenizer
+from acespec.proto import wire
+from acespec.proto.errors import ProtocolError, Unavailable
+from acespec.proto.messages import ModelCard
+
+log = logging.getLogger(__name__)
+
+OUTAGE_TIMEOUT_S = 60.0
+BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 3.0)
+CANCEL_S = 1.0
+"""How long a cancelled turn waits for the cloud's last commit."""
+
+
+class Client:
+    """A session with one verifier, used as an async context manager.
+
+    Args:
+        tokenizer: the target's; the verifier refuses another one.
+        model: name of the target, "" for whatever is served.
+        drafter: proposes tokens; closed with the client.
+        outage_timeout: seconds without the verifier after which a turn that had begun is given up.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        tokenizer: Tokenizer,
+        drafter: Drafter,
+        controller: Controller,
+        *,
+        model: str = "",
+        outage_timeout: float = OUTAGE_TIMEOUT_S,
+    ) -> None:
+        self._endpoint = endpoint
+        self._tokenizer = tokenizer
+        self._outage_timeout = outage_timeout
+        self.session = EdgeSession(
+            fingerprint=tokenizer.fingerprint,
+            vocab_size=tokenizer.vocab_size,
+            controller=controller,
+            model=model,
+            encode=tokenizer.encode,
+            tls=not endpoint.insecure,
+        )
+        self._worker = DraftWorker(drafter, self.session, on_drafts=self._wake_stream)
+        self._inbox: asyncio.Queue[Event | StreamEnded | BaseException] = asyncio.Queue()
+        self._stream: Stream | None = None
+        self._drafting: asyncio.Task[None] | None = None
+        self._served = False
+        self._attempt = 0
+        self._down_since: float | None = None
+        self._reconnects = 0
+
+    async def __aenter__(self) -> Self:
+        self._drafting = asyncio.create_task(self._worker.run())
+        self._drafting.add_done_callback(self._drafting_ended)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._drafting is not None:
+            self._drafting.cancel()
+            await asyncio.gather(self._drafting, return_exceptions=True)
+        await self._drop_stream()
+        await self._worker.close()
+
+    async def describe(self) -> ModelCard:
+        """What the verifier serves. Costs a connection of its own.
+
+        Raises:
+            ProtocolError: it cannot be reached, or refuses.
+        """
+        channel = self._endpoint.connect()
+        try:
+            method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(DESCRIBE_METHOD)
+            card = wire.decode_card(await method(b"", metadata=self._endpoint.metadata))
+        except grpc.aio.AioRpcError as fault:
+            raise error_of(fault.code().name, fault.details(), self._endpoint.target) from fault
+        finally:
+            await channel.close()
+        return card
+
+    async def stream(
+        self, ids: Sequence[int], request: TurnRequest, *, text: str | None = None
+    ) -> AsyncGenerator[TextDelta | Completion, None]:
+        """Generate behind `ids`: text as it is committed, and a `Completion` at last.
+
+        Leaving the iteration early, or cancelling the task, cancels the turn at the verifier.
+
+        Args:
+            ids: the prompt. What the session holds of it already does not go up again.
+            text: what `ids` were encoded from, if they were.
+
+        Raises:
+            ProtocolError: the verifier refuses, breaks, or cannot be reached for too long.
+        """
+        turn = _Turn(self._tokenizer, request.stop_strings, time.monotonic(), self.session)
+        await self._begin(ids, request, text)
+        try:
+            while True:
+                item = await self._inbox.get()
+                match item:
+                    case Committed():
+                        yield turn.committed(item)
+                    case Finished():
+                        last = turn.finished(item)
+                        if last.text:
+                            yield last
+                        yield self._completion(turn, item, request)
+                        return
+                    case TurnOpened():
+                        self._up_again(item)
+                    case Reopened():
+                        log.info("the turn was opened again: %s", item.reason)
+                    case StreamEnded():
+                        await self._recover(item)
+                    case BaseException():
+                        raise item
+        finally:
+            if self.session.running:
+                await self._stop_turn()
+
+    async def _begin(self, ids: Sequence[int], request: TurnRequest, text: str | None) -> None:
+        self._reconnects = 0
+        await self._forget_old_news()
+        self._worker.begin(TurnContext(request.params, request.seed, len(ids), self._tokenizer.vocab_size))
+        self.session.start_turn(time.monotonic(), ids, request, text=text)
+        if self._stream is None:
+            self._connect()
+        self._worker.wake()
+        self._wake_stream()
+
+    async def _forget_old_news(self) -> None:
+        """Drop what came in after the last turn; a fault of the drafter stays."""
+        while not self._inbox.empty():
+            item = self._inbox.get_nowait()
+            if isinstance(item, StreamEnded):
+                await self._drop_stream()
+            elif isinstance(item, BaseException):
+                raise item
+
+    def _completion(self, turn: _Turn, end: Finished, request: TurnRequest) -> Completion:
+        now = time.monotonic()
+        terms = self.session.terms
+        if terms is None:
+            raise RuntimeError("a turn finished that was never opened")
+        return Completion(
+            text="".join(turn.pieces),
+            token_ids=tuple(turn.token_ids),
+            finish=end.reason,
+            prompt_tokens=self.session.prompt_len,
+            seed=request.seed,
+            drafter=self._worker.name,
+            ttft_s=(turn.first_at or now) - turn.started,
+            first_tokens=turn.first_tokens,
+            total_s=now - turn.started,
+            totals=end.totals,
+            wire=self.session.wire_totals(now) - turn.wire_before,
+            rtts=tuple(self.session.rtts),
+            terms=terms,
+            reconnects=self._reconnects,
+            resyncs=self.session.reopened,
+        )
+
+    # -- the stream below ----------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        rtt = max(self.session.rtts, default=0.0)
+        self._stream = Stream(
+            self._endpoint,
+            self.session,
+            on_event=self._on_event,
+            on_end=self._on_end,
+            attempt=self._attempt,
+            rtt=rtt,
+        )
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, Committed):
+            self._worker.committed(event.start, event.tokens)
+        self._worker.wake()
+        self._inbox.put_nowait(event)
+
+    def _on_end(self, stream: Stream, ended: StreamEnded) -> None:
+        if stream is self._stream:
+            self._inbox.put_nowait(ended)
+
+    def _drafting_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._inbox.put_nowait(error)
+
+    def _wake_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.wake()
+
+    async def _drop_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.close()
+
+    def _up_again(self, opened: TurnOpened) -> None:
+        if self._down_since is not None:
+            log.warning(
+                "connected to %s again after %.1f s", self._endpoint.target, time.monotonic() - self._down_since
+            )
+        if not opened.terms.exact:
+            log.warning("the verifier does not promise exact output: its self-check failed on that machine")
+        self._served = True
+        self._attempt = 0
+        self._down_since = None
+
+    async def _recover(self, ended: StreamEnded) -> None:
+        """Resume the turn on a new stream, or raise why that is not to be."""
+        await self._drop_stream()
+        if not ended.retry or not self._served:
+            raise ended.error
+        now = time.monotonic()
+        if self._down_since is None:
+            log.warning("%s; resuming", ended.error)
+            self._down_since = now
+        if now - self._down_since > self._outage_timeout:
+            raise _given_up(ended.error, self._outage_timeout)
+        await asyncio.sleep(BACKOFF_S[min(self._attempt, len(BACKOFF_S) - 1)] * random.uniform(0.8, 1.2))
+        self.session.reconnect(time.monotonic())
+        self._connect()
+        self._attempt += 1
+        self._reconnects += 1
+
+    async def _stop_turn(self) -> None:
+        """The caller has left: tell the verifier, and wait a moment for its last word."""
+        self.session.cancel()
+        self._wake_stream()
+        try:
+            async with asyncio.timeout(CANCEL_S):
+                while self.session.running and self._stream is not None:
+                    if isinstance(await self._inbox.get(), StreamEnded | BaseException):
+                        break
+        except TimeoutError:
+            log.info("the verifier did not confirm the cancellation within %.0f s", CANCEL_S)
+        if self.session.running:
+            self.session.abandon()
+            await self._drop_stream()
+
+
+class _Turn:
+    """The text side of a turn."""
+
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str], now: float, session: EdgeSession) -> None:
+        self.started = now
+        self.first_at: float | None = None
+        self.first_tokens = 0
+        self.token_ids: list[int] = []
+        self.pieces: list[str] = []
+        self.wire_before: WireTotals = session.wire_totals(now)
+        self._text = TextStream(tokenizer)
+        self._stop = StopText(stops)
+
+    def committed(self, event: Committed) -> TextDelta:
+        """The text that these tokens make showable."""
+        if self.first_at is None:
+            self.first_at = time.monotonic()
+            self.first_tokens = len(event.tokens)
+        self.token_ids += event.tokens
+        return self._delta(self._stop.push(self._text.push(event.tokens)), event.tokens)
+
+    def finished(self, event: Finished) -> TextDelta:
+        """The rest, cut where the cloud says that the answer ends."""
+        return self._delta(self._stop.finish(self._text.flush(), event.text_end), ())
+
+    def _delta(self, text: str, tokens: tuple[int, ...]) -> TextDelta:
+        self.pieces.append(text)
+        return TextDelta(text, tokens)
+
+
+def _given_up(error: ProtocolError, seconds: float) -> Unavailable:
+    return Unavailable(
+        f"gave up after {seconds:.0f} s without the verifier ({error}); a longer --outage-timeout waits more"
+    )

@@ -1,0 +1,96 @@
+"""Runs a drafter on a thread of its own, so that neither commits nor frames wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from acespec.edge.draft_desk import DraftJob
+from acespec.edge.drafters.base import Candidate, Drafter, TurnContext
+from acespec.edge.session import EdgeSession
+
+HOP_S = 0.01
+"""Work per visit of the thread; what is drafted within it leaves in one message."""
+
+
+class DraftWorker:
+    """Feeds one drafter with the jobs of one session. Methods are called from the event loop."""
+
+    def __init__(self, drafter: Drafter, session: EdgeSession, on_drafts: Callable[[], None]) -> None:
+        self._drafter = drafter
+        self._session = session
+        self._on_drafts = on_drafts
+        self._notes: list[Callable[[], None]] = []
+        self._wake = asyncio.Event()
+        self._interrupted = False
+        self._job: DraftJob | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="drafter")
+        drafter.should_stop = lambda: self._interrupted
+
+    @property
+    def name(self) -> str:
+        """The drafter's kind."""
+        return self._drafter.name
+
+    def begin(self, turn: TurnContext) -> None:
+        """A turn starts."""
+        self._note(lambda: self._drafter.begin(turn))
+
+    def committed(self, start: int, tokens: tuple[int, ...]) -> None:
+        """Tokens became final; a job that they contradict is interrupted."""
+        self._note(lambda: self._drafter.commit(tokens, start))
+
+    async def run(self) -> None:
+        """Draft for ever; ends by cancellation, or with the drafter's own error."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            self._job = job = self._session.draft_job()
+            notes, self._notes = self._notes, []
+            if job is None and not notes:
+                await self._wake.wait()
+                continue
+            self._interrupted = False
+            found, seconds, silent = await loop.run_in_executor(self._thread, self._hop, notes, job)
+            self._job = None
+            if job is not None:
+                self._session.drafted(job, found, seconds=seconds, silent=silent)
+                self._on_drafts()
+
+    def wake(self) -> None:
+        """Something changed: there may be work, or the work at hand may be void."""
+        if self._job is not None and self._job.version != self._session.version:
+            self._interrupted = True
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Let the drafter save what it learned and end its thread."""
+        self._interrupted = True
+        notes, self._notes = self._notes, []
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._hop, notes, None)
+        await loop.run_in_executor(self._thread, self._drafter.close)
+        self._thread.shutdown(wait=True)
+
+    def _note(self, note: Callable[[], None]) -> None:
+        self._notes.append(note)
+        self.wake()
+
+    def _hop(self, notes: list[Callable[[], None]], job: DraftJob | None) -> tuple[list[Candidate], float, bool]:
+        for note in notes:
+            note()
+        found: list[Candidate] = []
+        silent = False
+        start = time.monotonic()
+        if job is not None:
+            path = list(job.path)
+            while len(found) < job.room and not silent and not self._interrupted:
+                best = self._drafter.propose(path)[:1]
+                found += best
+                path += [candidate.token for candidate in best]
+                silent = not best and not self._interrupted
+                if time.monotonic() - start > HOP_S:
+                    break
+        return found, time.monotonic() - start, silent

@@ -1,0 +1,130 @@
+"""The options of a run as one value, and what is built from them. Heavy imports happen here, when a command runs."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acespec.proto.errors import UsageError
+from acespec.proto.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from acespec.edge.channel import Endpoint
+    from acespec.edge.client import Client
+    from acespec.edge.turn_request import TurnRequest
+    from acespec.models.tokenizer import Tokenizer
+
+SEED_BITS = 53
+"""Random seeds fit what JSON readers keep exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What `generate` and `chat` were given; see their `--help`."""
+
+    verifier: str | None
+    insecure: bool
+    tls_ca: Path | None
+    api_key: str | None
+    api_key_file: Path | None
+    target_rate: float | None
+    outage_timeout: float
+    model: str
+    drafter: str
+    draft_model: str | None
+    num_draft_tokens: str
+    max_kv_size: int
+    offline: bool
+    system_prompt: str | None
+    params: SamplingParams
+    seed: int | None
+    max_tokens: int
+    stop: tuple[str, ...]
+
+    def endpoint(self) -> Endpoint:
+        """Where to connect.
+
+        Raises:
+            UsageError: the address is missing or malformed, or a file cannot be read.
+        """
+        from acespec.edge.channel import Endpoint
+
+        if self.verifier is None:
+            raise UsageError("no verifier: give --verifier HOST:PORT or set ACESPEC_VERIFIER")
+        host, _, port = self.verifier.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise UsageError(f"--verifier {self.verifier}: give it as HOST:PORT")
+        roots = _read(self.tls_ca, "--tls-ca") if self.tls_ca else None
+        return Endpoint(self.verifier, self.insecure, roots, self._key())
+
+    def tokenizer(self) -> Tokenizer:
+        """The target's tokenizer; fetches the model where it is not here yet.
+
+        Raises:
+            ModelError: it cannot be had.
+        """
+        from acespec.models.store import resolve
+        from acespec.models.tokenizer import Tokenizer
+
+        return Tokenizer.load(resolve(self.model, offline=self.offline, weights=False))
+
+    def client(self, tokenizer: Tokenizer) -> Client:
+        """A client with its drafter.
+
+        Raises:
+            AcespecError: an option makes no sense, or the draft model cannot be had.
+        """
+        from acespec.edge.client import Client
+        from acespec.edge.controller import FixedController, make_controller
+        from acespec.edge.drafters.factory import make_drafter
+        from acespec.models.paths import cache_root
+
+        controller = make_controller(self.num_draft_tokens)
+        fingerprint = tokenizer.fingerprint
+        drafter = make_drafter(
+            self.drafter,
+            draft_model=self.draft_model,
+            model_key=f"{Path(self.model).name}-{fingerprint.hex()}",
+            vocab_size=tokenizer.vocab_size,
+            cache_dir=cache_root(),
+            max_kv=self.max_kv_size,
+            fingerprint=fingerprint,
+            offline=self.offline,
+        )
+        return Client(
+            self.endpoint(),
+            tokenizer,
+            drafter,
+            FixedController(0) if self.drafter == "none" else controller,
+            outage_timeout=self.outage_timeout,
+        )
+
+    def request(self, tokenizer: Tokenizer) -> TurnRequest:
+        """What a turn asks for; draws a seed if none was given."""
+        from acespec.edge.turn_request import TurnRequest, as_sent
+
+        return TurnRequest(
+            params=as_sent(self.params),
+            seed=secrets.randbits(SEED_BITS) if self.seed is None else self.seed,
+            max_tokens=self.max_tokens,
+            stop_strings=self.stop,
+            end_ids=tokenizer.eos_ids,
+            target_rate=self.target_rate,
+        )
+
+    def _key(self) -> str | None:
+        if self.api_key_file is None:
+            return self.api_key
+        lines = _read(self.api_key_file, "--api-key-file").decode(errors="replace").split()
+        if not lines:
+            raise UsageError(f"--api-key-file {self.api_key_file} is empty: put the key on its first line")
+        return lines[0]
+
+
+def _read(path: Path, option: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror or error}") from error

@@ -1,0 +1,46 @@
+"""Withholds text that may be the beginning of a stop string.
+
+The cloud decides where the answer ends; until it has, the edge must not show what may turn out to lie behind the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StopText:
+    """Text in, showable text out. With no stop strings nothing is withheld."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stop for stop in stops if stop)
+        self._held = ""
+        self._shown_bytes = 0
+
+    def push(self, text: str) -> str:
+        """What of the text so far can be shown for certain and was not yet."""
+        pending = self._held + text
+        safe = len(pending) - self._doubtful(pending)
+        self._held = pending[safe:]
+        return self._count(pending[:safe])
+
+    def finish(self, rest: str, text_end: int | None) -> str:
+        """The last piece. `rest` ends the text; `text_end` is the UTF-8 length that belongs to the answer, if cut."""
+        pending = (self._held + rest).encode()
+        self._held = ""
+        if text_end is not None:
+            pending = pending[: max(0, text_end - self._shown_bytes)]
+        return self._count(pending.decode(errors="ignore"))
+
+    def _count(self, text: str) -> str:
+        self._shown_bytes += len(text.encode())
+        return text
+
+    def _doubtful(self, text: str) -> int:
+        """Characters at the end from the first place on where a stop string is complete or may be growing."""
+        longest = max(map(len, self._stops), default=0)
+        complete = [at for stop in self._stops if (at := text.find(stop)) >= 0]
+        first = min(complete, default=len(text))
+        for start in range(max(0, len(text) - longest + 1), first):
+            if any(stop.startswith(text[start:]) for stop in self._stops):
+                return len(text) - start
+        return len(text) - first

@@ -1,0 +1,55 @@
+"""What a turn asks of the target, in the precision that both ends see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from acespec.proto.messages import Unserved
+from acespec.proto.sampling_params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """Everything of an `Open` that the caller chooses.
+
+    Attributes:
+        params: how tokens are drawn; rounded to 32-bit floats, as the wire carries them (`as_sent`).
+        seed: 64-bit noise key.
+        max_tokens: most tokens to generate, counted from the prompt's end.
+        min_tokens: no end before this many.
+        stop_ids: ids that end the text besides the model's own.
+        stop_strings: texts that end it; the cloud looks for them.
+        end_ids: the model's own end ids and `stop_ids`: nothing is drafted behind one of them.
+        target_rate: wanted tokens/s; 0 is "no hurry", None the operator's default.
+        extra: controls that a verifier may refuse by name.
+    """
+
+    params: SamplingParams = SamplingParams()
+    seed: int = 0
+    max_tokens: int = 256
+    min_tokens: int = 0
+    stop_ids: tuple[int, ...] = ()
+    stop_strings: tuple[str, ...] = ()
+    end_ids: tuple[int, ...] = ()
+    target_rate: float | None = None
+    extra: Unserved = Unserved()
+
+
+def as_sent(params: SamplingParams) -> SamplingParams:
+    """`params` as they arrive: drafters must mirror the values that the cloud computes with."""
+    return replace(
+        params,
+        temperature=_single(params.temperature),
+        top_p=_single(params.top_p),
+        min_p=_single(params.min_p),
+        repetition_penalty=_single(params.repetition_penalty),
+        frequency_penalty=_single(params.frequency_penalty),
+        presence_penalty=_single(params.presence_penalty),
+        logit_bias=tuple((token, _single(bias)) for token, bias in params.logit_bias),
+    )
+
+
+def _single(value: float) -> float:
+    return float(np.float32(value))

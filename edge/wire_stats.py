@@ -1,0 +1,87 @@
+"""Bytes of a session as the IP layer would see them, modelled from the frames alone (sans-IO).
+
+A frame costs what `proto/framing.py` says. A frame that no frame of the other direction follows within 40 ms is
+acknowledged by a bare packet, and so is every second one of a burst (RFC 1122, section 4.2.3.2). The edge judges
+both directions by its own clock. Setting up the connection, HTTP/2 pings and TCP retransmissions are not included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acespec.proto.framing import PACKET_HEADER, message_bytes
+
+DELAYED_ACK_S = 0.04
+SEGMENTS_PER_ACK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class WireTotals:
+    """Frames, protobuf bytes and IP bytes of both directions; bare acknowledgements count where they travel."""
+
+    up_messages: int = 0
+    up_payload_bytes: int = 0
+    up_bytes: int = 0
+    down_messages: int = 0
+    down_payload_bytes: int = 0
+    down_bytes: int = 0
+
+    def __sub__(self, earlier: WireTotals) -> WireTotals:
+        """What came on top since `earlier`."""
+        return WireTotals(*(getattr(self, name) - getattr(earlier, name) for name in self.__slots__))
+
+
+class _Way:
+    """One direction: what was sent, and which of it waits for an acknowledgement."""
+
+    def __init__(self) -> None:
+        self.messages = self.payload = self.ip_bytes = 0
+        self._unacked = 0
+        self._since = 0.0
+
+    def sent(self, now: float, payload: int, tls: bool) -> None:
+        self.messages += 1
+        self.payload += payload
+        self.ip_bytes += message_bytes(payload, tls)
+        self._since = self._since if self._unacked else now
+        self._unacked += 1
+
+    def bare_acks(self, now: float, riding: bool) -> int:
+        """Bare acknowledgements that the other end has sent by now; `riding`: its own frame carries the last."""
+        acks, self._unacked = divmod(self._unacked, SEGMENTS_PER_ACK)
+        if self._unacked and now >= self._since + DELAYED_ACK_S:
+            self._unacked = 0
+            return acks + 1
+        if riding:
+            self._unacked = 0
+        return acks
+
+
+class WireStats:
+    """Counts frames of both directions."""
+
+    def __init__(self, tls: bool = False) -> None:
+        self._tls = tls
+        self._up = _Way()
+        self._down = _Way()
+
+    def sent(self, now: float, payload: int) -> None:
+        """A frame of `payload` protobuf bytes went up."""
+        self._settle(now, self._down, self._up, riding=True)
+        self._up.sent(now, payload, self._tls)
+
+    def received(self, now: float, payload: int) -> None:
+        """A frame of `payload` protobuf bytes came down."""
+        self._settle(now, self._up, self._down, riding=True)
+        self._down.sent(now, payload, self._tls)
+
+    def totals(self, now: float) -> WireTotals:
+        """Everything up to `now`."""
+        self._settle(now, self._down, self._up, riding=False)
+        self._settle(now, self._up, self._down, riding=False)
+        up, down = self._up, self._down
+        return WireTotals(up.messages, up.payload, up.ip_bytes, down.messages, down.payload, down.ip_bytes)
+
+    @staticmethod
+    def _settle(now: float, acked: _Way, acking: _Way, riding: bool) -> None:
+        acking.ip_bytes += PACKET_HEADER * acked.bare_acks(now, riding)
