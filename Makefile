@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml setup.cfg
 	python3 -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade pip 'setuptools>=77'
 	@# torch first and by pip: other installers, and open ranges, bring a CUDA build of several GB.
-	$(PY) -m pip install --quiet 'torch>=2.7,<=2.13.0'
+	$(PY) -m pip install --quiet 'torch>=2.11,<=2.13.0'
 	$(PY) -m pip install --quiet --no-build-isolation --editable '.[$(EXTRAS)]'
 	touch $@
 

@@ -30,7 +30,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def weight(inputs: int, outputs: int) -> torch.Tensor:
-    return torch.randn(outputs, inputs, generator=torch.Generator().manual_seed(inputs)) / inputs**0.5
+    return torch.randn(outputs, inputs, generator=torch.Generator().manual_seed(inputs)) * float(inputs**-0.5)
 
 
 class Crooked:
