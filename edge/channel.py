@@ -116,6 +116,8 @@ def _unreachable(details: str, target: str) -> str:
         )
     if "timed out" in lower or "timeout" in lower or "deadline" in lower:
         return f"{start}: it does not answer; check the address, the port and the link"
+    if "failed to connect" in lower and "socket closed" in lower:
+        return f"{start}: it closes the connection at once; if it serves TLS, give --tls-ca FILE instead of --insecure"
     if details == FAILED_WRITE:
         return f"the connection to {target} broke"
     if any(word in lower for word in ("socket closed", "goaway", "connection reset", "rst_stream")):

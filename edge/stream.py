@@ -116,6 +116,7 @@ class Stream:
     async def _status(self) -> tuple[grpc.StatusCode, str]:
         """The true status: grpc.aio puts its own in the place of it for a moment if a write fails first."""
         deadline = time.monotonic() + TRUE_STATUS_S
-        while (details := await self._call.details()) == FAILED_WRITE and time.monotonic() < deadline:
+        # grpc.aio has no event for it.
+        while (details := await self._call.details()) == FAILED_WRITE and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(TRUE_STATUS_S / 20)
         return await self._call.code(), details

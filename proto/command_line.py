@@ -96,6 +96,8 @@ def run(app: typer.Typer) -> None:
         _die(_message(error), 1)
     except (typer.Abort, KeyboardInterrupt):
         _die("interrupted", 130)
+    if code == 130:  # Typer has already made an exit status of Ctrl-C.
+        _die("interrupted", 130)
     sys.exit(code if isinstance(code, int) else 0)
 
 

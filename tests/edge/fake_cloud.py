@@ -83,7 +83,7 @@ class FakeCloud:
         while accepted < self.max_draft and self._right_at(len(self.tokens)) is not None and self.running:
             self._extend()
             accepted += 1
-        if self.running:
+        if self._goes_on():
             self._extend()
         else:
             accepted -= 1
@@ -172,6 +172,9 @@ class FakeCloud:
             self._nodes[self._count] = _Node(position, right, node.parent)
             self._count += 1
             self.largest_unverified = max(self.largest_unverified, position + 1 - message.received)
+
+    def _goes_on(self) -> bool:
+        return self.running
 
     def _right_at(self, position: int) -> int | None:
         return next((i for i, n in self._nodes.items() if n.right and n.position == position), None)
