@@ -114,8 +114,7 @@ def show_table(data: dict[str, Any], costs: dict[str, Cost], links: dict[str, Li
     console.print(table)
     console.print(
         "Link: IP bytes as the shaper booked them, with headers, acknowledgements and connection set-up.\n"
-        "Our arithmetic is the same for any number of rows, so drafted and plain give the same bits; that costs some\n"
-        "speed against transformers, whose arithmetic may differ from step to step."
+        "transformers: its own generate(), the same model, one row a step, one thread, no link."
     )
     console.print(f"ids identical: {'yes' if data['identical'] else '[bold red]NO[/bold red]'}   ", end="")
     console.print(
