@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 # Spinning OpenMP threads beyond the free cores make everything five to twenty times slower.
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
-EXTRAS := dev,verifier,mlx,bench,sim
+EXTRAS := dev,verifier,mlx,gguf,torch,bench,sim
 PYTEST := $(PY) -m pytest
 
 .PHONY: help setup install model demo test test-all check proto dictionary tools clean

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,8 @@ from acespec.edge.controller import FixedController, make_controller
 from acespec.edge.drafters.base import Drafter
 from acespec.edge.drafters.factory import make_drafter
 from acespec.edge.turn_request import TurnRequest, as_sent
+from acespec.models.replay_tokenizer import NAME as REPLAY
+from acespec.models.replay_tokenizer import replay_tokenizer, replay_vocabulary
 from acespec.models.store import resolve
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto.sampling_params import SamplingParams
@@ -57,16 +59,31 @@ class Stack:
         self.model = model
         self.verifier = verifier
         self._folder = folder
-        self.tokenizer = Tokenizer.load(resolve(model))
+        size = replay_vocabulary(model)
+        self.tokenizer = Tokenizer.load(resolve(model)) if size is None else replay_tokenizer(size)
 
     @classmethod
     @contextlib.contextmanager
     def running(cls, model: str, *, free_run: str = "always") -> Iterator[Stack]:
         """Start a verifier on loopback with one thread; the context ends it."""
+        with cls._serving(model, ["--model", model, "--free-run", free_run]) as stack:
+            yield stack
+
+    @classmethod
+    @contextlib.contextmanager
+    def replaying(cls, profile: str, *, free_run: str = "always", options: Sequence[str] = ()) -> Iterator[Stack]:
+        """Start a verifier that replays a synthetic text at a profile's speed; `options`: further ones of `serve`."""
+        arguments = ["--backend", "replay", "--profile", profile, "--free-run", free_run, *options]
+        with cls._serving(REPLAY, arguments) as stack:
+            yield stack
+
+    @classmethod
+    @contextlib.contextmanager
+    def _serving(cls, model: str, options: Sequence[str]) -> Iterator[Stack]:
         with tempfile.TemporaryDirectory(prefix="acespec-bench-") as name:
             folder, port = Path(name), free_port()
-            arguments = ["serve", "--model", model, "--host", "127.0.0.1", "--port", str(port), "--insecure"]
-            with serving("acespec.cloud.cli", [*arguments, "--free-run", free_run], folder / "verifier.log"):
+            arguments = ["serve", "--host", "127.0.0.1", "--port", str(port), "--insecure", *options]
+            with serving("acespec.cloud.cli", arguments, folder / "verifier.log"):
                 yield cls(model, f"127.0.0.1:{port}", folder)
 
     @contextlib.contextmanager

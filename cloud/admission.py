@@ -26,6 +26,8 @@ SERVED = (
 )
 """Request fields that are honoured; `Describe` lists them."""
 
+MAX_KEEP = 16
+"""Checkpoints in one `Open`; each is looked for in all sessions of the principal."""
 MAX_STOPS = 64
 MAX_STOP_STRING = 256
 
@@ -80,6 +82,8 @@ class Admission:
             raise InvalidRequest(f"stop: more than {MAX_STOPS} stop ids and strings")
         if any(len(s) > MAX_STOP_STRING for s in request.stop_strings):
             raise InvalidRequest(f"stop: a stop string is longer than {MAX_STOP_STRING} characters")
+        if len(request.keep) > MAX_KEEP:
+            raise InvalidRequest(f"keep: {len(request.keep)} checkpoints, at most {MAX_KEEP} are looked for")
         if request.max_tokens < 1:
             raise InvalidRequest("max_tokens must be at least 1")
 

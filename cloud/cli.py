@@ -21,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+BACKENDS = ("torch", "replay")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -38,6 +39,16 @@ def serve(
             help="Name, Hugging Face repo, or local folder or GGUF file of the target.", envvar="ACESPEC_MODEL"
         ),
     ] = "smollm2-135m",
+    backend: Annotated[
+        str,
+        typer.Option(help="'torch' runs the model; 'replay' commits known ids in prescribed times, without any model."),
+    ] = "torch",
+    profile: Annotated[str, typer.Option(help="Replay: whose times; see docs/replay.md.")] = "h100-8b",
+    replay_ids: Annotated[
+        Path | None, typer.Option(help="Replay: recorded texts, JSON lines; default: a synthetic text.")
+    ] = None,
+    vocab: Annotated[int, typer.Option(help="Replay: ids of the vocabulary.", min=260, max=2**20)] = 151_936,
+    background: Annotated[int, typer.Option(help="Replay: sessions of others that load each step.", min=0)] = 0,
     host: Annotated[str, typer.Option(help="Address to listen on.", envvar="ACESPEC_HOST")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 picks a free one.", envvar="ACESPEC_PORT")] = 7717,
     insecure: Annotated[bool, typer.Option("--insecure", help="Serve without TLS; loopback only.")] = False,
@@ -87,8 +98,10 @@ def serve(
 ) -> None:
     """Serve a target model. Prints 'ready' on stderr once it accepts streams; Ctrl-C drains and ends."""
     from acespec.cloud.scheduler import FreeRun
-    from acespec.cloud.serve import Settings, serve_forever
+    from acespec.cloud.serve import ReplayOptions, Settings, serve_forever
 
+    if backend not in BACKENDS:
+        raise UsageError(f"--backend {backend}: choose one of {', '.join(BACKENDS)}")
     if free_run not in list(FreeRun):
         raise UsageError(f"--free-run {free_run}: choose one of {', '.join(FreeRun)}")
     if insecure == (tls_cert is not None and tls_key is not None):
@@ -98,6 +111,8 @@ def serve(
     serve_forever(
         Settings(
             model=model,
+            backend=backend,
+            replay=ReplayOptions(profile, replay_ids, vocab, background),
             address=f"{host}:{port}",
             tls_cert=tls_cert,
             tls_key=tls_key,

@@ -45,6 +45,11 @@ class DraftTree:
     def __len__(self) -> int:
         return len(self._pending)
 
+    @property
+    def matched(self) -> int:
+        """Matched nodes that are still known as parents."""
+        return len(self._matched)
+
     def add(self, first_id: int, nodes: Sequence[Node], base: int) -> None:
         """Take nodes with ids first_id, first_id + 1, ...; roots among them follow the prefix of length `base`.
 

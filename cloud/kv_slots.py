@@ -46,7 +46,9 @@ class KvSlots:
         held = self._held.get(key)
         if held is None:
             self._make_room()
-            held = self._held[key] = _Held(self._runner.allocate())
+            # A forgotten slot serves as well as a new one: the next block starts at 0 and drops what it holds.
+            slot = self._garbage.pop() if self._garbage else self._runner.allocate()
+            held = self._held[key] = _Held(slot)
         self._held.move_to_end(key)
         held.busy = True
         return held.slot, common_prefix(held.tokens, tokens)

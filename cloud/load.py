@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 
 from acespec.cloud.admission import SERVED
 from acespec.cloud.runner import Runner
@@ -14,6 +15,7 @@ from acespec.models.store import resolve
 from acespec.models.text_stream import TextStream
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto import noise
+from acespec.proto.errors import UsageError
 from acespec.proto.messages import PROTOCOL_VERSION, ModelCard
 
 
@@ -56,6 +58,7 @@ def load_target(
     *,
     threads: int = 1,
     max_length: int | None = None,
+    max_sessions: int = 64,
     offline: bool = False,
     allow_inexact: bool = False,
     say: Callable[[str], None] = lambda _: None,
@@ -63,9 +66,12 @@ def load_target(
     """Find, fetch if need be, and load a target for the torch backend.
 
     Raises:
+        UsageError: torch is not installed.
         ModelError: the model cannot be had or used.
         NumericsError: the self-check failed and `allow_inexact` is off.
     """
+    if find_spec("torch") is None:
+        raise UsageError("the verifier's torch backend needs torch: run pip install 'acespec[verifier]'")
     from acespec.cloud.torch_backend.runner import TorchRunner
 
     folder = resolve(model, offline=offline)
@@ -76,6 +82,7 @@ def load_target(
         vocab_size=tokenizer.vocab_size,
         threads=threads,
         max_length=max_length,
+        max_slots=max_sessions,
         allow_inexact=allow_inexact,
     )
     return Target(model, runner, tokenizer)

@@ -17,9 +17,20 @@ from acespec.cloud.load import Target, load_target
 from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.server import Tls, serving
 from acespec.cloud.turn import Limits
+from acespec.models.replay_tokenizer import DEFAULT_VOCABULARY
 from acespec.proto.errors import UsageError
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """The options of `serve` that only the replay backend reads."""
+
+    profile: str = "h100-8b"
+    ids: Path | None = None
+    vocab_size: int = DEFAULT_VOCABULARY
+    background: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +38,8 @@ class Settings:
     """The options of `serve`; see its `--help`."""
 
     model: str
+    backend: str
+    replay: ReplayOptions
     address: str
     tls_cert: Path | None
     tls_key: Path | None
@@ -65,15 +78,37 @@ def serve_forever(settings: Settings) -> None:
         AcespecError: the model cannot be loaded, or the address not bound.
     """
     keys, tls = settings.keys, settings.tls
-    target = load_target(
+    target = _target(settings)
+    asyncio.run(_serve(settings, target, keys, tls))
+
+
+def _target(settings: Settings) -> Target:
+    if settings.backend == "replay":
+        return _replay(settings)
+    return load_target(
         settings.model,
         threads=settings.threads,
         max_length=settings.max_length,
+        max_sessions=settings.max_sessions,
         offline=settings.offline,
         allow_inexact=settings.allow_inexact,
         say=log.info,
     )
-    asyncio.run(_serve(settings, target, keys, tls))
+
+
+def _replay(settings: Settings) -> Target:
+    from acespec.cloud.replay.load import load_replay
+
+    options = settings.replay
+    return load_replay(
+        options.profile,
+        vocab_size=options.vocab_size,
+        ids=options.ids,
+        max_length=settings.max_length,
+        max_sessions=settings.max_sessions,
+        background=options.background,
+        never_idle=settings.free_run is FreeRun.ALWAYS,
+    )
 
 
 async def _serve(settings: Settings, target: Target, keys: Keys, tls: Tls | None) -> None:

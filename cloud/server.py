@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ def _reflect(server: grpc.aio.Server) -> None:
 async def _expire(hosts: Hosts) -> None:
     while True:
         await asyncio.sleep(EXPIRE_EVERY_S)
-        hosts.expire()
+        hosts.expire(time.monotonic())
 
 
 async def _drain(hosts: Hosts, drain_s: float) -> None:

@@ -1,4 +1,4 @@
-"""The gRPC face of the verifier: bytes in, bytes out, one stream a session. All logic is in `Session` and `Host`."""
+"""The gRPC face of the verifier: bytes in and out, a stream a session. All logic is in `Session` and `SessionHost`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TypeAlias
 import grpc
 
 from acespec.cloud.auth import Keys
-from acespec.cloud.host import Host, Hosts, Stream
+from acespec.cloud.host import Hosts, Stream
+from acespec.cloud.session_host import SessionHost
 from acespec.proto import wire
 from acespec.proto.errors import Exhausted, ProtocolError, Unavailable
 from acespec.proto.messages import ModelCard
@@ -80,12 +81,13 @@ class VerifierService:
             if reader is not None:
                 reader.cancel()
             if seat.host is not None:
-                seat.host.detach(stream)
+                seat.host.detach(time.monotonic(), stream)
 
     async def _read(self, requests: AsyncIterator[bytes], principal: str, stream: Stream, seat: _Seat) -> None:
         try:
             async for data in requests:
-                seat.host = self._hosts.receive(principal, seat.host, stream, wire.decode_edge(data))
+                message = wire.decode_edge(data)
+                seat.host = self._hosts.receive(time.monotonic(), principal, seat.host, stream, message)
         except ProtocolError as error:
             stream.fail(error)
         finally:
@@ -96,7 +98,7 @@ class _Seat:
     """The session that a stream speaks for, once its `Open` has named it."""
 
     def __init__(self) -> None:
-        self.host: Host | None = None
+        self.host: SessionHost | None = None
 
 
 async def _outgoing(stream: Stream, seat: _Seat, reader: asyncio.Task[None]) -> AsyncIterator[bytes]:
@@ -104,13 +106,14 @@ async def _outgoing(stream: Stream, seat: _Seat, reader: asyncio.Task[None]) -> 
     while True:
         stream.bell.clear()
         closed = reader.done()
-        if stream.error is not None:
-            raise stream.error
         wake_at: float | None = None
         if seat.host is not None:
-            while (message := seat.host.poll(stream)) is not None:
+            while (message := seat.host.poll(time.monotonic(), stream)) is not None:
                 yield wire.encode_cloud(message)
             wake_at = seat.host.session.wake_at()
+        # Only now: what the edge still has coming, a last commit above all, must not be lost to a shutdown.
+        if stream.error is not None:
+            raise stream.error
         if closed:
             return
         await _ring(stream.bell, wake_at)

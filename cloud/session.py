@@ -7,7 +7,7 @@ gRPC nor the model. The same object is driven by `service.py` and by simulations
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from acespec.cloud.admission import Admission
@@ -22,6 +22,7 @@ from acespec.proto.messages import (
     Commit,
     Draft,
     EdgeMessage,
+    FinishReason,
     Open,
     Opened,
     Ping,
@@ -32,8 +33,8 @@ from acespec.proto.tokens import pack_tokens
 
 ACK_AFTER_S = 0.25
 """Drafts that no commit acknowledges are acknowledged by an empty one after this long."""
-
-
+COMMITS_GAIN = 1.5
+"""Bandwidth-delay products of commits in flight: at 2, a fast target keeps a queue of one round trip on the link."""
 TOLERANCE = 0.25
 """Verify time and load are told again when they have changed by more than this share."""
 
@@ -66,23 +67,35 @@ Action = Begin | Resume | Abandon | Stop | Offer
 class Session:
     """The cloud's end of one session. `now` is in seconds of any monotonic clock.
 
+    Args:
+        size_of: protobuf bytes of a message, for pacing.
+        elsewhere: the prefix that a checkpoint names, if another session of the same principal holds it.
+
     Attributes:
         epoch: of the newest `Open`; frames of older streams are refused.
         tokens: the sequence as far as it is final.
     """
 
-    def __init__(self, key: SessionKey, admission: Admission, size_of: Callable[[CloudMessage], int]) -> None:
+    def __init__(
+        self,
+        key: SessionKey,
+        admission: Admission,
+        size_of: Callable[[CloudMessage], int],
+        elsewhere: Callable[[Checkpoint], Sequence[int] | None] = lambda _: None,
+    ) -> None:
         self.key = key
         self.epoch = -1
         self.tokens: list[int] = []
         self._admission = admission
         self._size_of = size_of
+        self._elsewhere = elsewhere
         self._digests = digest.PrefixDigest()
-        self._pacer = Pacer()
+        self._pacer = Pacer(COMMITS_GAIN)
         self._out: list[CloudMessage] = []
         self._opened: Open | None = None
         self._running = False
         self._sent = 0
+        self._received = 0
         self._frames = 0
         self._frames_acked = 0
         self._frame_at = 0.0
@@ -91,11 +104,30 @@ class Session:
         self._last: Committed | None = None
         self._final: Committed | None = None
         self._told = (0, 0)
+        self._unheard_since: float | None = None
 
     @property
     def running(self) -> bool:
         """True between the start of a turn and its last token."""
         return self._running
+
+    @property
+    def unfinished(self) -> bool:
+        """True until the last commit of a turn has been written."""
+        return self._running or self._final is not None
+
+    @property
+    def outbox(self) -> int:
+        """Frames that wait besides the next commit: an `Opened` and a `Pong` at most."""
+        return len(self._out)
+
+    def unheard_for(self, now: float) -> float:
+        """Seconds for which a running turn has had commits out without any acknowledgement."""
+        return now - self._unheard_since if self._running and self._unheard_since is not None else 0.0
+
+    def holds(self, checkpoint: Checkpoint) -> bool:
+        """True if the final tokens begin with the prefix that `checkpoint` names."""
+        return checkpoint.length <= len(self.tokens) and self._digests.at(checkpoint.length) == checkpoint.digest
 
     def receive(self, now: float, message: EdgeMessage) -> list[Action]:
         """Take a frame of the newest stream; what the backend should do about it.
@@ -111,7 +143,8 @@ class Session:
             case Cancel():
                 return [Stop()] if self._running else []
             case Ping():
-                self._out.append(Pong())
+                if Pong() not in self._out:  # One answers all pings so far, so that a flood of them costs nothing.
+                    self._out.append(Pong())
                 return []
 
     def committed(self, item: Committed) -> None:
@@ -131,7 +164,9 @@ class Session:
         if not self._has_news(now) or not (self._pacer.ready() or self._final):
             return None
         commit = self._commit(now)
-        self._pacer.sent(now, commit.length, message_bytes(self._size_of(commit)))
+        if commit.length > self._sent:  # Others are never acknowledged: they would look like a round trip of nothing.
+            self._pacer.sent(now, commit.length, message_bytes(self._size_of(commit)))
+            self._unheard_since = now if self._unheard_since is None else self._unheard_since
         self._sent = commit.length
         self._frames_acked = self._frames
         if self._final is not None:
@@ -145,7 +180,6 @@ class Session:
     def broken(self) -> None:
         """The backend gave the turn up. What is final stays; an equal `Open` starts the turn anew."""
         self._abandon()
-        self._opened = self._last = None
 
     def disconnected(self) -> None:
         """The stream is gone: what was written may be lost, and is sent again on the next one."""
@@ -157,30 +191,54 @@ class Session:
                 f"epoch {message.epoch} of this session is not above {self.epoch}: a newer stream has taken it over"
             )
         self._admission.check(message)
+        kept, prefix = self._kept(message)
+        if message.keep and kept < message.keep[-1].length:
+            self._renew(message)
+            self._out.append(self._answer(message, kept))
+            return self._abandon()
+        if prefix is None and self._continues(message):
+            return self._resume(message, kept)
+        spec = self._admission.turn(self.key, message, self.tokens[:kept] if prefix is None else prefix)
+        self._renew(message)
+        return self._start(message, spec, kept if prefix is None else 0, kept)
+
+    def _kept(self, message: Open) -> tuple[int, Sequence[int] | None]:
+        """The longest checkpoint that is held, and its tokens if it is another session that holds them."""
+        for checkpoint in sorted(message.keep, key=lambda c: -c.length):
+            if self.holds(checkpoint):
+                return checkpoint.length, None
+            if (prefix := self._elsewhere(checkpoint)) is not None:
+                return checkpoint.length, prefix
+        return 0, None
+
+    def _renew(self, message: Open) -> None:
+        """A new epoch: nothing that was under way counts any more."""
         self.epoch = message.epoch
         self._out.clear()
         self._pacer.reset()
         self._frames = self._frames_acked = self._node_count = 0
         self._matched = None
         self._told = (0, 0)
-        kept = max((c.length for c in message.keep if self._holds(c)), default=0)
-        if message.keep and kept < message.keep[-1].length:
-            self._out.append(self._answer(message, kept))
-            return self._abandon()
-        if self._continues(message):
-            self._sent = kept
-            self._opened = message
-            self._out.append(self._answer(message, kept, resumed=True))
-            if not self._running and self._last is not None:
-                self._final = self._last
-            return [Resume()]
-        spec = self._admission.turn(self.key, message, self.tokens[:kept])
-        actions = self._abandon()
-        self._truncate(kept)
-        self._extend(spec.tokens[kept:])
-        self._sent = len(self.tokens)
+        self._unheard_since = None
+
+    def _resume(self, message: Open, kept: int) -> list[Action]:
+        acknowledged = Offer(self.epoch, self._node_count, (), kept, kept)
+        self._renew(message)
+        self._sent = self._received = kept
         self._opened = message
-        self._last = self._final = None
+        self._out.append(self._answer(message, kept, resumed=True))
+        if self._running:
+            return [Resume(), acknowledged]
+        self._final = self._last
+        return [Resume()]
+
+    def _start(self, message: Open, spec: TurnSpec, own: int, kept: int) -> list[Action]:
+        """Begin `spec`; the first `own` of its tokens are held already."""
+        actions = self._abandon()
+        self._truncate(own)
+        self._extend(spec.tokens[own:])
+        self._sent = self._received = len(self.tokens)
+        self._opened = message
         self._running = True
         self._out.append(self._answer(message, kept))
         return [*actions, Begin(spec)]
@@ -192,6 +250,7 @@ class Session:
             raise BadFrame(f"the edge claims {message.received} tokens, {self._sent} were sent")
         self._frames += 1
         self._frame_at = now
+        self._heard(now, message.received)
         self._pacer.acknowledged(now, message.received, (message.held_ms or 0) / 1000)
         unpacked = self._admission.nodes(message.nodes, self._node_count)
         first, self._node_count = self._node_count, self._node_count + len(unpacked)
@@ -202,22 +261,33 @@ class Session:
             return []
         return [Offer(self.epoch, first, tuple(unpacked), base, message.received, message.step)]
 
+    def _heard(self, now: float, received: int) -> None:
+        """The edge holds `received` tokens; that is news if it had fewer when it last said so."""
+        if received > self._received:
+            self._unheard_since = now if received < self._sent else None
+        self._received = received
+
     def _continues(self, message: Open) -> bool:
-        """True if `message` resumes the turn that is held: the same request, and nothing to append."""
-        if self._opened is None or (self._last is None and not self._running):
+        """True if `message` resumes the turn that is held: the same request, and nothing to append.
+
+        A turn that was cancelled is not held: who asks for it again wants all of it.
+        """
+        if self._opened is None or not (self._running or self._ended):
             return False
         return not message.append and _same_turn(message, self._opened)
 
+    @property
+    def _ended(self) -> bool:
+        """True if the turn came to its own end."""
+        return self._last is not None and self._last.finish not in (None, FinishReason.CANCELLED)
+
     def _abandon(self) -> list[Action]:
         was_running, self._running = self._running, False
-        self._final = None
+        self._opened = self._last = self._final = None
         return [Abandon()] if was_running else []
 
     def _answer(self, message: Open, kept: int, resumed: bool = False) -> Opened:
         return self._admission.opened(message, kept, resumed)
-
-    def _holds(self, checkpoint: Checkpoint) -> bool:
-        return checkpoint.length <= len(self.tokens) and self._digests.at(checkpoint.length) == checkpoint.digest
 
     def _has_news(self, now: float) -> bool:
         if self._opened is None:

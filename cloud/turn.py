@@ -20,13 +20,14 @@ class Limits:
     Attributes:
         max_draft: draft tokens of one path in a step.
         max_nodes: draft nodes in one message, and pending in all.
-        run_ahead: tokens committed beyond what the edge has acknowledged; at this bound stepping stops.
+        run_ahead: tokens committed beyond what the edge has acknowledged; at this bound stepping stops. The default is
+            7 s of the fastest profile: at a third of it, lossy links of 0.5 s and more slow plain decoding down.
         max_length: tokens of a sequence, prompt and answer.
     """
 
     max_draft: int = 16
     max_nodes: int = 256
-    run_ahead: int = 256
+    run_ahead: int = 1024
     max_length: int = 8192
 
 
@@ -74,6 +75,11 @@ class Turn:
     def pending(self) -> int:
         """Draft tokens on the path that would be verified next, within the limits."""
         return len(self._tree.chain(self._draft_room()))
+
+    @property
+    def nodes(self) -> int:
+        """Draft nodes that are held: pending ones, and matched ones that may still be named."""
+        return len(self._tree) + self._tree.matched
 
     @property
     def drafts_pay(self) -> bool:

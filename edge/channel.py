@@ -18,6 +18,11 @@ KEEPALIVE_S = 5.0
 KEEPALIVE_TIMEOUT_S = 4.0
 CONNECT_TIMEOUT_S = 3.0
 LONGEST_CONNECT_TIMEOUT_S = 24.0
+HANDSHAKE_ROUNDS = 4
+HANDSHAKE_MARGIN = 1.5
+TLS_HANDSHAKE_BYTES = 4300
+"""The larger direction, with an RSA certificate."""
+PLAIN_HANDSHAKE_BYTES = 400
 
 RETRIED = frozenset({"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "UNKNOWN"})
 """Statuses of a transport that broke; a session resumes after them."""
@@ -46,24 +51,34 @@ class Endpoint:
         """What goes up once per stream."""
         return (("authorization", f"Bearer {self.api_key}"),) if self.api_key else ()
 
-    def connect(self, attempt: int = 0, rtt: float = 0.0) -> grpc.aio.Channel:
-        """A new channel. `attempt` counts from 0: each one waits longer for the connection, for very slow links."""
-        options = channel_options(attempt, rtt)
+    def connect(self, attempt: int = 0, rtt: float = 0.0, rate: float | None = None) -> grpc.aio.Channel:
+        """A new channel. `attempt` counts from 0; `rtt` in seconds (0: unknown), `rate` in bytes/s (None: unknown)."""
+        options = channel_options(rtt, connect_timeout(attempt, rtt, rate, tls=not self.insecure))
         if self.insecure:
             return grpc.aio.insecure_channel(self.target, options=options)
         credentials = grpc.ssl_channel_credentials(root_certificates=self.root_certificates)
         return grpc.aio.secure_channel(self.target, credentials, options=options)
 
 
-def channel_options(attempt: int, rtt: float) -> list[tuple[str, int]]:
-    """gRPC channel arguments. `rtt` in seconds, 0 if unknown.
+def connect_timeout(attempt: int, rtt: float, rate: float | None, *, tls: bool) -> float:
+    """Seconds that a connection may take to come about: what the link needs for it by what is known of it.
+
+    It is short where that is possible, because a SYN that was lost in an outage is repeated ever more rarely, while a
+    new attempt sends one at once; each attempt waits twice as long as the one before, in case the link got slower.
+    """
+    handshake = (TLS_HANDSHAKE_BYTES if tls else PLAIN_HANDSHAKE_BYTES) / rate if rate else 0.0
+    needed = max(CONNECT_TIMEOUT_S, HANDSHAKE_MARGIN * (HANDSHAKE_ROUNDS * rtt + handshake))
+    return min(needed * 2.0**attempt, max(LONGEST_CONNECT_TIMEOUT_S, needed))
+
+
+def channel_options(rtt: float, connect: float) -> list[tuple[str, int]]:
+    """gRPC channel arguments. `rtt` in seconds, 0 if unknown; `connect` is the connect timeout in seconds.
 
     Without BDP probes and with a small window a message costs half the bytes and no queue builds up; keepalive also
     sets TCP_USER_TIMEOUT, which finds a dead link within seconds. Where something on the way still acknowledges TCP,
     only the ping's own timeout finds it; gRPC's is a minute, whatever the keepalive timeout says.
     """
     timeout_ms = round(max(KEEPALIVE_TIMEOUT_S, 3 * rtt) * 1000)
-    connect = min(CONNECT_TIMEOUT_S * 2**attempt, LONGEST_CONNECT_TIMEOUT_S)
     return [
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", LOOKAHEAD_BYTES),

@@ -10,6 +10,7 @@ import typer
 LINK = "Verifier and link"
 MODEL = "Models and drafting"
 SAMPLING = "Sampling"
+REPLAY = "Replayed drafters (with --model replay)"
 
 Verifier = Annotated[
     str | None,
@@ -67,11 +68,35 @@ Model = Annotated[
 ]
 DrafterKind = Annotated[
     str,
-    typer.Option("--drafter", help="none, ngram, mlx or hybrid.", envvar="ACESPEC_DRAFTER", rich_help_panel=MODEL),
+    typer.Option(
+        "--drafter",
+        help="none, ngram, mlx, gguf, torch or hybrid; with --model replay also replay, useless, hostile.",
+        envvar="ACESPEC_DRAFTER",
+        rich_help_panel=MODEL,
+    ),
+]
+DraftProfile = Annotated[
+    str,
+    typer.Option(help="Replayed drafters: whose speed; see docs/replay.md.", rich_help_panel=REPLAY),
+]
+Acceptance = Annotated[
+    str,
+    typer.Option(
+        help="Drafter replay: how often it is right: 0.8, or by depth 0.8,0.7,.., or a trace file.",
+        rich_help_panel=REPLAY,
+    ),
+]
+ReplayIds = Annotated[
+    Path | None,
+    typer.Option(help="Replayed drafters: the verifier's --replay-ids.", rich_help_panel=REPLAY),
 ]
 DraftModel = Annotated[
     str | None,
-    typer.Option(help="Model of the mlx and hybrid drafters.", envvar="ACESPEC_DRAFT_MODEL", rich_help_panel=MODEL),
+    typer.Option(
+        help="Model of the mlx, gguf, torch and hybrid drafters; its tokenizer may differ.",
+        envvar="ACESPEC_DRAFT_MODEL",
+        rich_help_panel=MODEL,
+    ),
 ]
 NumDraftTokens = Annotated[
     str,
@@ -84,6 +109,15 @@ NumDraftTokens = Annotated[
 MaxKvSize = Annotated[
     int,
     typer.Option(min=16, help="Longest window of the draft model, in tokens.", rich_help_panel=MODEL),
+]
+DraftThreads = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="CPU threads of a draft model in llama.cpp or torch; more than there are idle cores is much slower.",
+        envvar="ACESPEC_DRAFT_THREADS",
+        rich_help_panel=MODEL,
+    ),
 ]
 Offline = Annotated[
     bool,

@@ -50,6 +50,10 @@ class Client:
         model: name of the target, "" for whatever is served.
         drafter: proposes tokens; closed with the client.
         outage_timeout: seconds without the verifier after which a turn that had begun is given up.
+
+    Attributes:
+        session: the state machine.
+        opened: set while the verifier serves the newest turn, and thus holds its prompt.
     """
 
     def __init__(
@@ -73,7 +77,12 @@ class Client:
             encode=tokenizer.encode,
             tls=not endpoint.insecure,
         )
-        self._worker = DraftWorker(drafter, self.session, on_drafts=self._wake_stream)
+        self._worker = DraftWorker(
+            drafter,
+            self.session,
+            on_drafts=self._wake_stream,
+            on_cost=lambda seconds: controller.drafted(seconds, 1),
+        )
         self._inbox: asyncio.Queue[Event | StreamEnded | BaseException] = asyncio.Queue()
         self._stream: Stream | None = None
         self._drafting: asyncio.Task[None] | None = None
@@ -81,6 +90,7 @@ class Client:
         self._attempt = 0
         self._down_since: float | None = None
         self._reconnects = 0
+        self.opened = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._drafting = asyncio.create_task(self._worker.run())
@@ -113,7 +123,7 @@ class Client:
         return card
 
     async def stream(
-        self, ids: Sequence[int], request: TurnRequest, *, text: str | None = None
+        self, ids: Sequence[int], request: TurnRequest, *, text: str | None = None, shared: int = 0
     ) -> AsyncGenerator[TextDelta | Completion, None]:
         """Generate behind `ids`: text as it is committed, and a `Completion` at last.
 
@@ -122,12 +132,13 @@ class Client:
         Args:
             ids: the prompt. What the session holds of it already does not go up again.
             text: what `ids` were encoded from, if they were.
+            shared: leading ids that another session has sent to this verifier; they do not go up again.
 
         Raises:
             ProtocolError: the verifier refuses, breaks, or cannot be reached for too long.
         """
         turn = _Turn(self._tokenizer, request.stop_strings, time.monotonic(), self.session)
-        await self._begin(ids, request, text)
+        await self._begin(ids, request, text, shared)
         try:
             while True:
                 item = await self._inbox.get()
@@ -152,11 +163,12 @@ class Client:
             if self.session.running:
                 await self._stop_turn()
 
-    async def _begin(self, ids: Sequence[int], request: TurnRequest, text: str | None) -> None:
+    async def _begin(self, ids: Sequence[int], request: TurnRequest, text: str | None, shared: int) -> None:
         self._reconnects = 0
+        self.opened.clear()
         await self._forget_old_news()
         self._worker.begin(TurnContext(request.params, request.seed, len(ids), self._tokenizer.vocab_size))
-        self.session.start_turn(time.monotonic(), ids, request, text=text)
+        self.session.start_turn(time.monotonic(), ids, request, text=text, shared=shared)
         if self._stream is None:
             self._connect()
         self._worker.wake()
@@ -205,6 +217,7 @@ class Client:
             on_end=self._on_end,
             attempt=self._attempt,
             rtt=rtt,
+            rate=self.session.link_rate,
         )
 
     def _on_event(self, event: Event) -> None:
@@ -239,6 +252,7 @@ class Client:
         if not opened.terms.exact:
             log.warning("the verifier does not promise exact output: its self-check failed on that machine")
         self._served = True
+        self.opened.set()
         self._attempt = 0
         self._down_since = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,16 +14,29 @@ from acespec.edge.session import EdgeSession
 
 HOP_S = 0.01
 """Work per visit of the thread; what is drafted within it leaves in one message."""
+SLOWEST = 4.0
+"""A proposal is booked with at most so many times its measured time: reading a long prompt is no part of drafting."""
 
 
 class DraftWorker:
-    """Feeds one drafter with the jobs of one session. Methods are called from the event loop."""
+    """Feeds one drafter with the jobs of one session. Methods are called from the event loop.
 
-    def __init__(self, drafter: Drafter, session: EdgeSession, on_drafts: Callable[[], None]) -> None:
+    `on_drafts` is called after each visit that had a job; `on_cost` once, with the drafter's own measurement of what a
+    proposal costs, if it makes one.
+    """
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        session: EdgeSession,
+        on_drafts: Callable[[], None],
+        on_cost: Callable[[float], None] | None = None,
+    ) -> None:
         self._drafter = drafter
         self._session = session
         self._on_drafts = on_drafts
-        self._notes: list[Callable[[], None]] = []
+        self._on_cost = on_cost
+        self._notes: deque[Callable[[], None]] = deque()  # filled by the loop, emptied by the thread
         self._wake = asyncio.Event()
         self._interrupted = False
         self._job: DraftJob | None = None
@@ -48,13 +62,13 @@ class DraftWorker:
         while True:
             self._wake.clear()
             self._job = job = self._session.draft_job()
-            notes, self._notes = self._notes, []
-            if job is None and not notes:
+            if job is None and not self._notes:
                 await self._wake.wait()
                 continue
             self._interrupted = False
-            found, seconds, silent = await loop.run_in_executor(self._thread, self._hop, notes, job)
+            found, seconds, silent = await loop.run_in_executor(self._thread, self._hop, job)
             self._job = None
+            self._tell_cost()
             if job is not None:
                 self._session.drafted(job, found, seconds=seconds, silent=silent)
                 self._on_drafts()
@@ -68,19 +82,25 @@ class DraftWorker:
     async def close(self) -> None:
         """Let the drafter save what it learned and end its thread."""
         self._interrupted = True
-        notes, self._notes = self._notes, []
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._hop, notes, None)
+        await loop.run_in_executor(self._thread, self._hop, None)
         await loop.run_in_executor(self._thread, self._drafter.close)
         self._thread.shutdown(wait=True)
+
+    def _tell_cost(self) -> None:
+        cost = self._drafter.proposal_s
+        if self._on_cost is not None and cost is not None:
+            self._on_cost(cost)
+            self._on_cost = None
 
     def _note(self, note: Callable[[], None]) -> None:
         self._notes.append(note)
         self.wake()
 
-    def _hop(self, notes: list[Callable[[], None]], job: DraftJob | None) -> tuple[list[Candidate], float, bool]:
-        for note in notes:
-            note()
+    def _hop(self, job: DraftJob | None) -> tuple[list[Candidate], float, bool]:
+        # Taken here and not handed over: a visit that is cancelled before it begins must lose nothing.
+        while self._notes:
+            self._notes.popleft()()
         found: list[Candidate] = []
         silent = False
         start = time.monotonic()
@@ -93,4 +113,8 @@ class DraftWorker:
                 silent = not best and not self._interrupted
                 if time.monotonic() - start > HOP_S:
                     break
-        return found, time.monotonic() - start, silent
+        return found, self._booked(time.monotonic() - start, len(found)), silent
+
+    def _booked(self, seconds: float, proposals: int) -> float:
+        usual = self._drafter.proposal_s
+        return seconds if usual is None else min(seconds, SLOWEST * usual * max(1, proposals))

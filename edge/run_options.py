@@ -13,6 +13,7 @@ from acespec.proto.sampling_params import SamplingParams
 if TYPE_CHECKING:
     from acespec.edge.channel import Endpoint
     from acespec.edge.client import Client
+    from acespec.edge.drafters.base import Drafter
     from acespec.edge.turn_request import TurnRequest
     from acespec.models.tokenizer import Tokenizer
 
@@ -34,8 +35,12 @@ class RunOptions:
     model: str
     drafter: str
     draft_model: str | None
+    draft_profile: str
+    acceptance: str
+    replay_ids: Path | None
     num_draft_tokens: str
     max_kv_size: int
+    draft_threads: int
     offline: bool
     system_prompt: str | None
     params: SamplingParams
@@ -65,9 +70,12 @@ class RunOptions:
         Raises:
             ModelError: it cannot be had.
         """
+        from acespec.models.replay_tokenizer import replay_tokenizer, replay_vocabulary
         from acespec.models.store import resolve
         from acespec.models.tokenizer import Tokenizer
 
+        if (size := replay_vocabulary(self.model)) is not None:
+            return replay_tokenizer(size)
         return Tokenizer.load(resolve(self.model, offline=self.offline, weights=False))
 
     def client(self, tokenizer: Tokenizer) -> Client:
@@ -78,27 +86,36 @@ class RunOptions:
         """
         from acespec.edge.client import Client
         from acespec.edge.controller import FixedController, make_controller
-        from acespec.edge.drafters.factory import make_drafter
-        from acespec.models.paths import cache_root
 
         controller = make_controller(self.num_draft_tokens)
+        return Client(
+            self.endpoint(),
+            tokenizer,
+            self._drafter(tokenizer),
+            FixedController(0) if self.drafter == "none" else controller,
+            outage_timeout=self.outage_timeout,
+        )
+
+    def _drafter(self, tokenizer: Tokenizer) -> Drafter:
+        from acespec.edge.drafters.factory import make_drafter
+        from acespec.edge.drafters.replay import REPLAY_KINDS
+        from acespec.edge.drafters.replay_factory import ReplayDrafting, make_replay_drafter
+        from acespec.models.paths import cache_root
+
+        if self.drafter in REPLAY_KINDS:
+            how = ReplayDrafting(self.drafter, self.draft_profile, self.acceptance, self.replay_ids)
+            return make_replay_drafter(how, tokenizer.vocab_size)
         fingerprint = tokenizer.fingerprint
-        drafter = make_drafter(
+        return make_drafter(
             self.drafter,
             draft_model=self.draft_model,
             model_key=f"{Path(self.model).name}-{fingerprint.hex()}",
             vocab_size=tokenizer.vocab_size,
             cache_dir=cache_root(),
             max_kv=self.max_kv_size,
-            fingerprint=fingerprint,
+            threads=self.draft_threads,
+            tokenizer=tokenizer,
             offline=self.offline,
-        )
-        return Client(
-            self.endpoint(),
-            tokenizer,
-            drafter,
-            FixedController(0) if self.drafter == "none" else controller,
-            outage_timeout=self.outage_timeout,
         )
 
     def request(self, tokenizer: Tokenizer) -> TurnRequest:

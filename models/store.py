@@ -77,7 +77,7 @@ def _named(wanted: Named, fetch: bool, report: Report) -> Path:
     target = models_root() / wanted.name
     if is_current(target, wanted.source.sha256):
         return target
-    _require_permission(wanted.name, fetch)
+    require_permission(wanted.name, fetch)
     _log.info("fetching %s, licence %s", wanted.source.title, wanted.source.licence)
     with model_lock(wanted.name):
         if not is_current(target, wanted.source.sha256):
@@ -93,11 +93,11 @@ def _named(wanted: Named, fetch: bool, report: Report) -> Path:
 
 
 def _converted_gguf(path: Path, fetch: bool, report: Report) -> Path:
-    key = _file_key(path)
+    key = file_key(path)
     target = models_root() / f"{path.stem}-{key[:12]}"
     if is_current(target, key):
         return target
-    _require_permission(str(path), fetch)
+    require_permission(str(path), fetch)
     with model_lock(target.name):
         if not is_current(target, key):
             with staged_folder(target) as stage:
@@ -113,19 +113,23 @@ def _hub(
     if cached is not None and not (refresh and fetch):
         accept(cached)
         return cached
-    _require_permission(name, fetch)
+    require_permission(name, fetch)
     with model_lock(name):
         return fetch_repository(name, report, accept, weights=weights)
 
 
-def _file_key(path: Path) -> str:
-    """Path, size and time of change: a replaced file converts again, and gigabytes need no hashing at each start."""
+def file_key(path: Path) -> str:
+    """Identifies a file's content by path, size and time of change.
+
+    A replaced file converts again, and gigabytes need no hashing at each start.
+    """
     facts = path.stat()
     text = f"{path.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}"
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _require_permission(name: str, fetch: bool) -> None:
+def require_permission(name: str, fetch: bool) -> None:
+    """Raise ModelNotFound unless `fetch`: the model is not here, and may not be fetched."""
     if not fetch:
         raise ModelNotFound(
             f"{name} is not on this machine and may not be fetched now (offline): "

@@ -1,4 +1,4 @@
-"""`acespec-sim`: run the shaped link, list the presets. Heavy modules load only when a command runs."""
+"""`acespec-sim`: run the shaped link, list the presets, record traces. Heavy modules load only when a command runs."""
 
 from __future__ import annotations
 
@@ -86,6 +86,50 @@ def presets(
     from acespec.sim.preset_table import presets_json, presets_text
 
     typer.echo(presets_json() if json_ else presets_text())
+
+
+@app.command()
+def record(
+    target: Annotated[str, typer.Option(help="The target model: a .gguf file, a known name, or a folder.")],
+    drafter: Annotated[str, typer.Option(help="The draft model; its tokenizer must be the target's.")],
+    prompts: Annotated[
+        list[str],
+        typer.Option(
+            help="humaneval, gsm8k, mtbench, or a file of JSON lines as Spec-Bench's; with :N the first N of each "
+            "category. Repeat at will."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write; .jsonl.zst by custom.")],
+    temp: Annotated[
+        list[float] | None, typer.Option("--temp", min=0.0, help="Temperature; repeat for several. Default: 0.")
+    ] = None,
+    target_runtime: Annotated[str, typer.Option(help="gguf, torch or mlx.")] = "gguf",
+    drafter_runtime: Annotated[str, typer.Option(help="gguf, torch or mlx.")] = "gguf",
+    max_tokens: Annotated[int, typer.Option("--max-tokens", "-m", min=1, help="Most tokens of an answer.")] = 96,
+    max_kv_size: Annotated[int, typer.Option(min=16, help="Longest prompt and answer, in tokens.")] = 2048,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the noise that both models share.")] = 1,
+    offline: Annotated[bool, typer.Option("--offline", help="Fetch nothing.")] = False,
+) -> None:
+    """Record what a drafter thinks of each token that a target says, over real prompts.
+
+    Each position holds the target's id, its rank in the drafter's list, and the drafter's best guesses with their
+    probabilities and margins. `acespec-verifier --backend replay`, `--drafter replay` and the simulator read the file.
+    """
+    from acespec.sim.record_run import RecordOptions, record_to
+
+    options = RecordOptions(
+        target=target,
+        drafter=drafter,
+        prompts=tuple(prompts),
+        temperatures=tuple(temp or (0.0,)),
+        target_runtime=target_runtime,
+        drafter_runtime=drafter_runtime,
+        max_tokens=max_tokens,
+        max_kv=max_kv_size,
+        seed=seed,
+        offline=offline,
+    )
+    record_to(out, options, lambda line: typer.echo(line, err=True))
 
 
 def main() -> None:

@@ -58,6 +58,10 @@ class Drafter(Protocol):
     name: str
     should_stop: Callable[[], bool]
 
+    @property
+    def proposal_s(self) -> float | None:
+        """Seconds of one proposal, as the first `begin` measured it; None where that is nothing or unknown."""
+
     def begin(self, turn: TurnContext) -> None:
         """Starts a turn. State built for an earlier turn is reused where the ids agree."""
 
@@ -90,6 +94,11 @@ class QuietDrafter:
 
     def __init__(self) -> None:
         self.should_stop: Callable[[], bool] = never
+
+    @property
+    def proposal_s(self) -> float | None:
+        """See `Drafter.proposal_s`."""
+        return None
 
     def begin(self, turn: TurnContext) -> None:
         """See `Drafter.begin`."""

@@ -32,6 +32,11 @@ class HybridDrafter:
     def should_stop(self, stop: Callable[[], bool]) -> None:
         self._model.should_stop = stop
 
+    @property
+    def proposal_s(self) -> float | None:
+        """The model's: what a proposal costs where it is needed."""
+        return self._model.proposal_s
+
     def begin(self, turn: TurnContext) -> None:
         """See `Drafter.begin`."""
         self._quick.begin(turn)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from acespec.cloud.acceptance import PRIOR, Acceptance, CostCurve
+from acespec.cloud.acceptance import ALLOWANCE, PRIOR, SAVINGS, SHARE, Acceptance, CostCurve
 from acespec.cloud.backend import Offer, TurnSpec
 from acespec.cloud.due import BURST_S, DueClock
 from acespec.cloud.scheduler import TIMEOUT_S, FreeRun, Scheduler
@@ -241,6 +241,30 @@ class TestAcceptance:
             good.observe(16, 16)
         assert good.depth_that_pays(16, self.cost) == 15, "row 17 costs more than its token is worth"
         assert good.depth_that_pays(5, self.cost) == 5
+
+    @pytest.mark.parametrize("curve", [[(1, 1.0), (2, 1.9), (64, 8.0)], [(1, 1.0), (64, 4.0)], [(1, 1.0), (64, 64.0)]])
+    @pytest.mark.parametrize("right", [0.0, 0.05, 0.3])
+    def test_drafts_never_cost_more_than_their_budget(self, curve: list[tuple[int, float]], right: float) -> None:
+        cost, estimate, dice = CostCurve(curve), Acceptance(16), random.Random(1)
+        spent = 0.0
+        for steps in range(1, 2001):
+            depth = estimate.depth_that_pays(16, cost)
+            accepted = next((i for i in range(depth) if dice.random() >= right), depth)
+            spent += cost(depth + 1) / cost(1) - 1 - accepted
+            estimate.observe(depth, accepted)
+            assert spent <= ALLOWANCE + SHARE * steps
+
+    def test_a_drafter_that_turns_bad_lives_on_its_savings_only(self) -> None:
+        steep, estimate = CostCurve([(1, 1.0), (64, 16.0)]), Acceptance(16)
+        for _ in range(500):
+            depth = estimate.depth_that_pays(16, steep)
+            estimate.observe(depth, depth)
+        spent = 0.0
+        for steps in range(1, 500):
+            depth = estimate.depth_that_pays(16, steep)
+            spent += steep(depth + 1) - 1
+            estimate.observe(depth, 0)
+            assert spent <= SAVINGS + SHARE * steps
 
     def test_only_depths_that_were_reached_are_learned(self) -> None:
         estimate = Acceptance(8)

@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 import trustme
 
-from acespec.edge.channel import Endpoint, channel_options
+from acespec.edge.channel import Endpoint, channel_options, connect_timeout
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion, TextDelta
 from acespec.edge.controller import AutoController, FixedController
@@ -270,8 +270,19 @@ async def test_an_idle_client_does_not_spin(server: FakeServer, tokenizer: Token
 
 
 def test_channel_arguments_grow_with_need() -> None:
-    usual, later, far = dict(channel_options(0, 0.0)), dict(channel_options(3, 0.0)), dict(channel_options(9, 4.0))
+    usual, far = dict(channel_options(0.0, 3.0)), dict(channel_options(4.0, 24.0))
     assert usual["grpc.http2.bdp_probe"] == 0
     assert usual["grpc.min_reconnect_backoff_ms"] == 3000
-    assert later["grpc.min_reconnect_backoff_ms"] == 24_000 == far["grpc.min_reconnect_backoff_ms"]
+    assert far["grpc.min_reconnect_backoff_ms"] == 24_000
     assert far["grpc.keepalive_timeout_ms"] == 12_000
+
+
+def test_the_connect_timeout_is_what_the_link_needs() -> None:
+    def timeouts(rtt: float, rate: float | None, tls: bool) -> list[float]:
+        return [connect_timeout(attempt, rtt, rate, tls=tls) for attempt in (0, 1, 3, 9)]
+
+    assert timeouts(0.0, None, True) == [3.0, 6.0, 24.0, 24.0]
+    assert timeouts(0.1, 6250.0, True)[0] == 3.0, "50 Kbps: a new attempt every three seconds"
+    assert 21 < timeouts(0.5, 300.0, True)[0] < 30, "2.4 Kbps: a TLS handshake takes some 18 s"
+    assert timeouts(0.5, 300.0, False)[0] < 6
+    assert timeouts(0.5, 30.0, True)[0] == timeouts(0.5, 30.0, True)[3] > 200

@@ -8,25 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from acespec.edge.drafters import factory
+from acespec.edge.drafters import factory, lm_models
 from acespec.edge.drafters.base import Drafter, QuietDrafter, TurnContext
 from acespec.edge.drafters.factory import make_drafter
+from acespec.edge.drafters.gguf_drafter import GgufDrafter
 from acespec.edge.drafters.hybrid import HybridDrafter
 from acespec.edge.drafters.mlx_drafter import MlxDrafter
 from acespec.edge.drafters.ngram import NgramDrafter
+from acespec.edge.drafters.torch_drafter import TorchDrafter
 from acespec.models.tokenizer import Tokenizer
-from acespec.proto.errors import Mismatch, UsageError
+from acespec.proto.errors import ModelNotFound, UsageError
 from acespec.proto.sampling_params import SamplingParams
 from tests.drafters import AdversarialDrafter, OracleDrafter, RandomDrafter
+from tests.models.tiny_gguf import write_tiny_gguf
 from tests.tiny import tiny_model_folder
 
 VOCAB = 320
 TURN = TurnContext(SamplingParams(), 1, 3, VOCAB)
 
 
-def made(kind: str, model: str | None = None, cache: Path | None = None, fingerprint: bytes | None = None) -> Drafter:
+def made(kind: str, model: str | None = None, cache: Path | None = None, tokenizer: Tokenizer | None = None) -> Drafter:
     return make_drafter(
-        kind, draft_model=model, model_key="target", vocab_size=VOCAB, cache_dir=cache, fingerprint=fingerprint
+        kind, draft_model=model, model_key="target", vocab_size=VOCAB, cache_dir=cache, tokenizer=tokenizer
     )
 
 
@@ -37,25 +40,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_importing_the_drafters_imports_no_runtime() -> None:
     code = (
-        "import sys; import acespec.edge.drafters.mlx_drafter, acespec.edge.drafters.factory as f;"
+        "import sys; import acespec.edge.drafters.lm_models, acespec.edge.drafters.factory as f;"
         "f.make_drafter('ngram', draft_model=None, model_key='k', vocab_size=9, cache_dir=None);"
-        "sys.exit(' '.join({'mlx', 'mlx_lm', 'torch', 'transformers'} & set(sys.modules)) or 0)"
+        "sys.exit(' '.join({'mlx', 'mlx_lm', 'torch', 'transformers', 'ik_llama_cpp'} & set(sys.modules)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_every_kind_is_made(folder: Path, tmp_path: Path) -> None:
-    kinds = {"none": QuietDrafter, "ngram": NgramDrafter, "mlx": MlxDrafter, "hybrid": HybridDrafter}
+    kinds = {
+        "none": QuietDrafter,
+        "ngram": NgramDrafter,
+        "mlx": MlxDrafter,
+        "gguf": GgufDrafter,
+        "torch": TorchDrafter,
+        "hybrid": HybridDrafter,
+    }
     assert tuple(kinds) == factory.KINDS
+    gguf = write_tiny_gguf(tmp_path / "tiny.gguf")
     for kind, expected in kinds.items():
-        drafter = made(kind, str(folder), tmp_path)
+        drafter = made(kind, str(gguf if kind == "gguf" else folder), tmp_path)
         assert type(drafter) is expected
         assert drafter.name == kind
+    for runtime, model in (("mlx", folder), ("torch", folder), ("gguf", gguf)):
+        assert made(f"hybrid:{runtime}", str(model)).name == "hybrid"
 
 
 def test_hybrid_drafts_with_a_real_model(folder: Path, tmp_path: Path) -> None:
-    drafter = made("hybrid", str(folder), tmp_path, Tokenizer.load(folder).fingerprint)
+    drafter = made("hybrid", str(folder), tmp_path, Tokenizer.load(folder))
     drafter.begin(TURN)
     path = [10, 11, 12]
     for _ in range(8):
@@ -67,16 +80,20 @@ def test_hybrid_drafts_with_a_real_model(folder: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_made_is_explained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="none, ngram, mlx, hybrid"):
-        made("telepathy")
-    for kind in ("mlx", "hybrid"):
+    for unknown in ("telepathy", "ngram:mlx"):
+        with pytest.raises(UsageError, match="none, ngram, mlx, gguf, torch, hybrid"):
+            made(unknown)
+    for kind in ("mlx", "gguf", "torch", "hybrid"):
         with pytest.raises(UsageError, match="--draft-model"):
             made(kind)
-    with pytest.raises(Mismatch, match=f"{Tokenizer.load(folder).fingerprint.hex()}.*{'ab' * 16}"):
-        made("mlx", str(folder), fingerprint=b"\xab" * 16)
-    monkeypatch.setattr(factory, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'acespec\[mlx\]'"):
-        made("mlx", str(folder))
+    with pytest.raises(UsageError, match="unknown runtime 'abacus'"):
+        made("hybrid:abacus", str(folder))
+    with pytest.raises(ModelNotFound, match=r"give a \.gguf file"):
+        made("gguf", str(folder))
+    monkeypatch.setattr(lm_models, "find_spec", lambda name: None)
+    for runtime in ("mlx", "gguf", "torch"):
+        with pytest.raises(UsageError, match=rf"pip install 'acespec\[{runtime}\]'"):
+            made(runtime, str(folder))
 
 
 def test_none_is_silent() -> None:

@@ -1,0 +1,106 @@
+"""Drafters without a model that know the replayed target: right as often as prescribed, at a prescribed speed.
+
+`replay` is an honest one. `useless` is always wrong and claims 0.9; `hostile` is always wrong, claims more than
+certainty and gives as many candidates as it likes. They serve to measure, with the real stack around them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from acespec.edge.drafters.base import Candidate, QuietDrafter, TurnContext
+from acespec.edge.drafters.replay_accuracy import Accuracy
+from acespec.proto.replay_pace import Pace
+from acespec.proto.replay_text import FIRST_WORD, ReplayText, end_id, mix
+
+SOURCE = "replay"
+CLAIM_OF_USELESS = 0.9
+HOSTILE_WIDTH = 8
+
+
+class ReplayDrafter(QuietDrafter):
+    """Guesses `text` right where `accuracy` says so; behind a wrong guess, only wrong ones, until a commit corrects it.
+
+    `token_s` is the time of one proposal (t_d).
+    """
+
+    name = "replay"
+
+    def __init__(self, text: ReplayText, accuracy: Accuracy, token_s: float) -> None:
+        super().__init__()
+        self._text = text
+        self._accuracy = accuracy
+        self._token_s = token_s
+        self._turn: TurnContext | None = None
+        self._committed = 0
+        self.pace = Pace()
+
+    def begin(self, turn: TurnContext) -> None:
+        """See `Drafter.begin`."""
+        self._turn = turn
+        self._committed = turn.prompt_len
+
+    def propose(self, path: Sequence[int], k: int = 1) -> list[Candidate]:
+        """See `Drafter.propose`."""
+        if not self.pace.work(self._time_of(path), self.should_stop):
+            return []
+        return self._guesses(path, k)
+
+    def commit(self, tokens: Sequence[int], start: int) -> None:
+        """See `Drafter.commit`."""
+        self._committed = max(self._committed, start + len(tokens))
+
+    def _time_of(self, path: Sequence[int]) -> float:
+        return self._token_s
+
+    def _guesses(self, path: Sequence[int], k: int) -> list[Candidate]:
+        turn, position = self._known_turn(), len(path)
+        depth = max(1, position - self._committed + 1)
+        seen = (turn.seed, position, turn.prompt_len)
+        right = self._is_true(path) and self._accuracy.right(*seen, depth)
+        token = self._text.token(*seen) if right else self._wrong(position)
+        return [Candidate(token, self._accuracy.claim(*seen, depth), SOURCE)]
+
+    def _is_true(self, path: Sequence[int]) -> bool:
+        turn = self._known_turn()
+        return all(
+            path[p] == self._text.token(turn.seed, p, turn.prompt_len) for p in range(self._committed, len(path))
+        )
+
+    def _wrong(self, position: int) -> int:
+        """An id that is surely not the target's, and differs from position to position."""
+        turn = self._known_turn()
+        words = end_id(turn.vocab_size) - FIRST_WORD
+        truth = self._text.token(turn.seed, position, turn.prompt_len)
+        token = FIRST_WORD + mix(turn.seed, ~position) % words
+        return token if token != truth else FIRST_WORD + (token - FIRST_WORD + 1) % words
+
+    def _known_turn(self) -> TurnContext:
+        if self._turn is None:
+            raise RuntimeError("a drafter is asked before its turn has begun")
+        return self._turn
+
+
+class UselessDrafter(ReplayDrafter):
+    """Never right, and sure of itself."""
+
+    name = "useless"
+
+    def _guesses(self, path: Sequence[int], k: int) -> list[Candidate]:
+        return [Candidate(self._wrong(len(path)), CLAIM_OF_USELESS, SOURCE)]
+
+
+class HostileDrafter(ReplayDrafter):
+    """Never right, and out of every bound: probabilities above 1, more candidates than asked for, ids that repeat."""
+
+    name = "hostile"
+
+    def _guesses(self, path: Sequence[int], k: int) -> list[Candidate]:
+        wrong = Candidate(self._wrong(len(path)), math.inf, SOURCE)
+        return [Candidate(wrong.token, 1e9, SOURCE), *[wrong] * (k + HOSTILE_WIDTH)]
+
+
+REPLAY_KINDS: dict[str, type[ReplayDrafter]] = {
+    each.name: each for each in (ReplayDrafter, UselessDrafter, HostileDrafter)
+}
