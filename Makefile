@@ -53,6 +53,9 @@ tools:
 proto: install ## regenerate the gRPC stubs
 	$(PY) scripts/generate_stubs.py
 
+traces: install ## record the acceptance traces of the real pair again (1.6 GB of downloads, an hour)
+	$(PY) -m acespec.bench.acceptance --record
+
 dictionary: install ## retrain the prompt dictionary from proto/dictionary_*.txt
 	$(PY) -m acespec.proto.train_dictionary
 
