@@ -125,7 +125,8 @@ def is_exact(run: Completion, vocab_size: int) -> bool:
 def row(mode: Drafted, plain: list[Run], runs: list[Run], exact: bool) -> dict[str, Any]:
     """A line of the table."""
     pairs = list(zip(runs, plain, strict=True))
-    decode = ratio_interval([d.decode_rate / p.decode_rate for d, p in pairs])
+    ratios = [d.decode_rate / p.decode_rate for d, p in pairs]
+    decode = ratio_interval(ratios)
     whole = ratio_interval([d.completion.tokens_per_s / p.completion.tokens_per_s for d, p in pairs])
     completions = [run.completion for run in runs]
     return {
@@ -134,6 +135,7 @@ def row(mode: Drafted, plain: list[Run], runs: list[Run], exact: bool) -> dict[s
         "ok": exact and decode.low >= mode.bound,
         "exact": exact,
         "decode": dataclasses.asdict(decode),
+        "ratios": ratios,
         "whole": dataclasses.asdict(whole),
         "drafted": cost_of(completions).as_json(),
         "received_nodes": sum(run.totals.received_nodes for run in completions),

@@ -17,6 +17,7 @@ from acespec.edge.controller import Controller
 from acespec.edge.draft_desk import DraftDesk, DraftJob
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.events import Committed, Event, Finished, Reopened, TurnOpened
+from acespec.edge.headway import Headway
 from acespec.edge.sequence import CommittedSequence
 from acespec.edge.turn_request import TurnRequest
 from acespec.edge.wire_stats import WireStats, WireTotals
@@ -97,6 +98,7 @@ class EdgeSession:
         self._acknowledged_turn = False
         self._outbox: deque[EdgeMessage] = deque()
         self._cadence = Cadence(0.0)
+        self._headway = Headway()
         self._frames = self._frames_acked = 0
         self._next_node = 0
         self._cancelling = False
@@ -189,6 +191,7 @@ class EdgeSession:
         self._asked = held
         self._phase = Phase.OPENING
         self._cadence = Cadence(now)
+        self._headway = Headway()
         self._pacer.reset()
         self._desk.tree.unship()
         self._frames = self._frames_acked = self._next_node = 0
@@ -262,6 +265,7 @@ class EdgeSession:
             self._sequence.truncate(start)
             return self._disagree(now, start, f"the digest at length {commit.length} differs")
         self._cadence.heard(now, len(tokens), commit.next_in_ms / 1000)
+        self._headway.heard(now, len(tokens), commit.next_in_ms / 1000)
         self._desk.committed(now, self._sequence.ids, len(tokens))
         events: list[Event] = [Committed(start, tuple(tokens))] if tokens else []
         if commit.finish is not None:
@@ -322,9 +326,14 @@ class EdgeSession:
             return self._outbox.popleft()
         if self._phase is not Phase.OPEN:
             return None
-        if (self._desk.tree.has_unshipped() and self._pacer.ready()) or now >= self._due_at():
+        if (self._drafts_reach(now) and self._pacer.ready()) or now >= self._due_at():
             return self._draft(now)
         return None
+
+    def _drafts_reach(self, now: float) -> bool:
+        """There are drafts to ship, and they reach beyond where the cloud will be when they arrive."""
+        tree = self._desk.tree
+        return tree.has_unshipped() and len(tree) > self._headway.tokens(now, self._pacer.base_rtt)
 
     def _draft(self, now: float) -> Draft:
         terms = self._known_terms()
