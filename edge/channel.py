@@ -17,6 +17,8 @@ LOOKAHEAD_BYTES = 4096
 KEEPALIVE_S = 5.0
 KEEPALIVE_TIMEOUT_S = 4.0
 CONNECT_TIMEOUT_S = 3.0
+FIRST_CONNECT_TIMEOUT_S = 12.0
+"""While nothing is known of the link: a slow one with losses takes far longer than three seconds."""
 LONGEST_CONNECT_TIMEOUT_S = 24.0
 HANDSHAKE_ROUNDS = 4
 HANDSHAKE_MARGIN = 1.5
@@ -66,6 +68,8 @@ def connect_timeout(attempt: int, rtt: float, rate: float | None, *, tls: bool) 
     It is short where that is possible, because a SYN that was lost in an outage is repeated ever more rarely, while a
     new attempt sends one at once; each attempt waits twice as long as the one before, in case the link got slower.
     """
+    if rtt == 0 and rate is None:
+        return FIRST_CONNECT_TIMEOUT_S
     handshake = (TLS_HANDSHAKE_BYTES if tls else PLAIN_HANDSHAKE_BYTES) / rate if rate else 0.0
     needed = max(CONNECT_TIMEOUT_S, HANDSHAKE_MARGIN * (HANDSHAKE_ROUNDS * rtt + handshake))
     return min(needed * 2.0**attempt, max(LONGEST_CONNECT_TIMEOUT_S, needed))
