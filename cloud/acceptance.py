@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
 
 WEIGHT = 0.1
 """Of a new observation."""
@@ -50,10 +49,6 @@ class CostCurve:
     def knee(self, slack: float) -> int:
         """Most rows whose step costs at most `slack` times that of the fewest."""
         return max(rows for rows, seconds in zip(self._rows, self._seconds, strict=True) if seconds <= slack * self(1))
-
-    def is_monotone(self) -> bool:
-        """True if more rows never cost less."""
-        return all(a <= b for a, b in pairwise(self._seconds))
 
 
 class Acceptance:

@@ -15,8 +15,6 @@ from acespec.edge.events import Event
 from acespec.edge.session import EdgeSession
 from acespec.proto.errors import ProtocolError, Unavailable
 
-CLOSE_S = 0.5
-"""How long closing may take before the connection is simply dropped."""
 TRUE_STATUS_S = 1.0
 """How long the true status of a stream may take once a write has failed."""
 

@@ -15,8 +15,6 @@ WINDOW_S = 10.0
 """How long rate and round-trip samples count. A link that got slower is believed after this long."""
 FLOOR_BYTES = 600
 """In flight whatever the estimates say: five bare messages, about one bandwidth-delay product of 50 Kbps x 100 ms."""
-GAIN = 2.0
-"""Bandwidth-delay products in flight: one for the pipe, one because acknowledgements come once per round trip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +27,13 @@ class _InFlight:
 
 
 class Pacer:
-    """What one direction of a stream has in flight. Times in seconds (any monotonic clock), sizes in IP bytes."""
+    """What one direction of a stream has in flight. Times in seconds (any monotonic clock), sizes in IP bytes.
 
-    def __init__(self, gain: float = GAIN, floor_bytes: int = FLOOR_BYTES) -> None:
+    `gain` is in bandwidth-delay products: one fills the pipe; what is above it covers acknowledgements that come late,
+    and stands in the link's queue.
+    """
+
+    def __init__(self, gain: float, floor_bytes: int = FLOOR_BYTES) -> None:
         self._gain = gain
         self._floor = floor_bytes
         self._flight: deque[_InFlight] = deque()
@@ -41,11 +43,6 @@ class Pacer:
         self._rates: deque[tuple[float, float]] = deque()
         self._rtts: deque[tuple[float, float]] = deque()
         self.last_rtt: float | None = None
-
-    @property
-    def in_flight_bytes(self) -> int:
-        """Bytes written and not acknowledged yet."""
-        return self._flight_bytes
 
     @property
     def rate(self) -> float | None:

@@ -69,10 +69,3 @@ class OutageCalendar:
                 break
             end += self._ends[index] - self._starts[index]
         return end
-
-    def carrying(self, begin: int, end: int) -> int:
-        """How many ns of [begin, end] lie outside all outages."""
-        down = sum(
-            max(0, min(end, stop) - max(begin, start)) for start, stop in zip(self._starts, self._ends, strict=True)
-        )
-        return end - begin - down
