@@ -211,14 +211,14 @@ async def test_a_stop_string_across_the_cut_is_found_by_the_other_replica() -> N
 
 
 class Faulty(TorchRunner):
-    """Breaks in its `fail_at`-th step, once."""
+    """Breaks in its `fail_at`-th step and all later ones, until `fail_at` is moved."""
 
     steps = 0
     fail_at = 10**9
 
     def step(self, blocks: list[Block]) -> list[tuple[int, ...]]:  # type: ignore[override]
         self.steps += 1
-        if self.steps == self.fail_at:
+        if self.steps >= self.fail_at:
             raise RuntimeError("planted")
         return super().step(blocks)
 
@@ -231,6 +231,7 @@ async def test_a_step_that_breaks_ends_the_turn_which_can_be_asked_for_again() -
     async with verifier(model) as address, edge(address, model) as client:
         with pytest.raises(ServerFault, match="planted"):
             await complete(client, prompt_of(model), REQUEST)
+        runner.fail_at = 10**9
         done = await complete(client, prompt_of(model), REQUEST)
     assert done.token_ids == truth_of(good)
 
