@@ -26,7 +26,8 @@ from typing import cast
 
 import torch
 
-from acespec.cloud.runner import Block, prefill_chunks
+from acespec.cloud.draw_rule import DrawRule
+from acespec.cloud.runner import Block, pages_for, prefill_chunks
 from acespec.cloud.torch_backend.runner import TorchRunner
 from acespec.models.store import resolve
 from acespec.models.tokenizer import Tokenizer
@@ -65,7 +66,7 @@ class Ours:
 
     def __init__(self, runner: TorchRunner, tokens: list[int], clock: Clock) -> None:
         self._runner, self._tokens, self._clock = runner, tokens, clock
-        self._slot = runner.allocate()
+        self._pages = tuple(range(pages_for(PREFILL + NEW_TOKENS)))
         self._drafts = self.decode()[1]
 
     def prefill(self, length: int) -> float:
@@ -93,9 +94,9 @@ class Ours:
         return self._clock() - began
 
     def _step(self, start: int, tokens: Sequence[int], sample_from: int) -> tuple[int, ...]:
-        prefix = range(start)
-        block = Block(self._slot, start, tuple(tokens), prefix, sample_from, GREEDY, 0, PROMPT)
-        return self._runner.step([block])[0]
+        rule = DrawRule(GREEDY, 0, PROMPT)
+        block = Block(self._pages, start, tuple(tokens), range(start), sample_from, rule)
+        return self._runner.step([block])[0].tokens
 
 
 class Theirs:

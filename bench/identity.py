@@ -25,7 +25,8 @@ from rich.table import Table
 
 from acespec.bench.prompts import PROMPTS
 from acespec.bench.stack import PLAIN, Mode, Stack
-from acespec.cloud.runner import Block, prefill_chunks
+from acespec.cloud.draw_rule import DrawRule
+from acespec.cloud.runner import Block, pages_for, prefill_chunks
 from acespec.cloud.torch_backend.runner import TorchRunner
 from acespec.edge.completion import Completion
 from acespec.edge.drafters.base import TurnContext
@@ -171,18 +172,18 @@ def _teacher_forced(
 
 def _leads(runner: TorchRunner, params: SamplingParams, sequence: list[int], prompt_len: int) -> list[float]:
     """By how much the best score exceeds the second, for every generated position."""
-    slot = runner.allocate()
+    pages = tuple(range(pages_for(len(sequence))))
+    rule = DrawRule(params, SEED, prompt_len)
     leads: list[float] = []
     for start, end in prefill_chunks(0, len(sequence) - 1):
         rows = min(max(prompt_len - 1 - start, 0), end - start)
-        block = Block(slot, start, tuple(sequence[start:end]), sequence, rows, params, SEED, prompt_len)
+        block = Block(pages, start, tuple(sequence[start:end]), sequence, rows, rule)
         for row, logits in enumerate(runner.logits([block])[0], start + rows):
             scores = logits[: runner.vocab_size].copy()
             if not params.greedy:
                 scores = scores / np.float32(params.temperature) + noise.gumbel(SEED, row + 1, scores.size)
             second, first = np.partition(scores, -2)[-2:]
             leads.append(float(first - second))
-    runner.release(slot)
     return leads
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from acespec.cloud.backend import SessionKey, TurnSpec
+from acespec.cloud.draw_rule import Constraint
 from acespec.proto import nodes, prompt
 from acespec.proto.errors import InvalidRequest, Mismatch
-from acespec.proto.messages import PROTOCOL_VERSION, ModelCard, Open, Opened
+from acespec.proto.logprobs import MAX_TOP
+from acespec.proto.messages import PROTOCOL_VERSION, ModelCard, Open, Opened, OutputFormat
 from acespec.proto.verifier_pb2 import CODEC_RAW
 
 SERVED = (
@@ -21,10 +23,19 @@ SERVED = (
     "logit_bias",
     "seed",
     "max_tokens",
+    "min_tokens",
     "stop_ids",
     "stop_strings",
+    "ignore_eos",
+    "logprobs",
+    "top_logprobs",
 )
-"""Request fields that are honoured; `Describe` lists them."""
+"""Request fields that every verifier honours; `Describe` lists them."""
+FORMATS = tuple(OutputFormat.__slots__)
+"""Those of structured output, which is served where formats can be compiled."""
+
+Compile = Callable[[OutputFormat, Sequence[int]], Constraint]
+"""Makes the constraint of a format for a turn that may end with these ids; raises `ProtocolError`, naming the field."""
 
 MAX_KEEP = 16
 """Checkpoints in one `Open`; each is looked for in all sessions of the principal."""
@@ -33,18 +44,31 @@ MAX_STOP_STRING = 256
 
 
 class Admission:
-    """Checks requests against a model card and turns them into turns. `encode` is the target's tokenizer.
+    """Checks requests against a model card and turns them into turns.
 
-    `default_rate` and `max_rate` are tokens/s: what a session is granted if it asks for nothing, and at most.
+    Args:
+        encode: the target's tokenizer.
+        default_rate: tokens/s that a session is granted if it asks for nothing.
+        max_rate: tokens/s that it is granted at most; 0 is no bound.
+        compile_format: makes constraints; None: structured output is not served.
+        no_formats: what to say of structured output that is not served.
     """
 
     def __init__(
-        self, card: ModelCard, encode: Callable[[str], list[int]], default_rate: float = 20.0, max_rate: float = 0.0
+        self,
+        card: ModelCard,
+        encode: Callable[[str], list[int]],
+        default_rate: float = 20.0,
+        max_rate: float = 0.0,
+        compile_format: Compile | None = None,
+        no_formats: str = "not served by this verifier; leave it out",
     ) -> None:
         self._card = card
         self._encode = encode
         self._default_rate = default_rate
         self._max_rate = max_rate
+        self._compile_format = compile_format
+        self._no_formats = no_formats
 
     @property
     def vocab_size(self) -> int:
@@ -70,10 +94,7 @@ class Admission:
                 f"tokenizers differ: {request.fingerprint.hex()} at the edge, {card.fingerprint.hex()} for "
                 f"'{card.model}' here; point the edge's --model at the served model"
             )
-        if unserved := request.extra.asked():
-            raise InvalidRequest(f"{', '.join(unserved)}: not served by this verifier; leave it out")
-        if request.min_tokens:
-            raise InvalidRequest("min_tokens: not served by this verifier; leave it out")
+        self._check_served(request)
         if request.codec != CODEC_RAW:
             raise InvalidRequest(f"codec {request.codec}: not served by this verifier; use {CODEC_RAW}")
         self._check_ids("stop_ids", request.stop_ids)
@@ -86,13 +107,17 @@ class Admission:
             raise InvalidRequest(f"keep: {len(request.keep)} checkpoints, at most {MAX_KEEP} are looked for")
         if request.max_tokens < 1:
             raise InvalidRequest("max_tokens must be at least 1")
+        if request.min_tokens > request.max_tokens:
+            raise InvalidRequest(f"min_tokens {request.min_tokens} is above max_tokens {request.max_tokens}")
+        if request.top_logprobs is not None and request.top_logprobs > MAX_TOP:
+            raise InvalidRequest(f"top_logprobs {request.top_logprobs}: at most {MAX_TOP} are served")
 
     def turn(self, key: SessionKey, request: Open, kept: Sequence[int]) -> TurnSpec:
         """The turn that `request` asks for, over the `kept` tokens and what it appends.
 
         Raises:
             BadFrame: the appended ids do not decode.
-            InvalidRequest: the sequence is empty or too long.
+            InvalidRequest: the sequence is empty or too long, or the output format is not valid.
         """
         card = self._card
         room = card.max_prompt - len(kept)
@@ -105,6 +130,7 @@ class Admission:
         generated = len(tokens) - request.prompt_len
         if generated >= request.max_tokens:
             raise InvalidRequest(f"the sequence already has {generated} of max_tokens {request.max_tokens}")
+        end_ids = (*(() if request.ignore_eos else card.eos_ids), *request.stop_ids)
         return TurnSpec(
             session=key,
             tokens=tokens,
@@ -112,10 +138,13 @@ class Admission:
             params=request.params,
             seed=request.seed,
             max_tokens=request.max_tokens,
-            stop_ids=(*card.eos_ids, *request.stop_ids),
+            stop_ids=end_ids,
             stop_strings=request.stop_strings,
             rate=self.granted(request),
             epoch=request.epoch,
+            min_tokens=request.min_tokens,
+            top_logprobs=request.top_logprobs,
+            constraint=self._constraint(request, end_ids),
         )
 
     def granted(self, request: Open) -> float:
@@ -142,6 +171,24 @@ class Admission:
             exact=card.exact,
             resumed=resumed,
         )
+
+    def _check_served(self, request: Open) -> None:
+        if (count := request.extra.n) != 1:
+            raise InvalidRequest(f"n: a session gives one answer; open {count} sessions, as the edge's choices do")
+        if unserved := request.extra.asked():
+            raise InvalidRequest(f"{', '.join(unserved)}: not served by this verifier; leave it out")
+        formats = request.format.asked()
+        if len(formats) > 1:
+            raise InvalidRequest(f"{', '.join(formats)}: ask for one output format at a time")
+        if formats and self._compile_format is None:
+            raise InvalidRequest(f"{formats[0]}: {self._no_formats}")
+        if formats and request.ignore_eos:
+            raise InvalidRequest(f"ignore_eos: {formats[0]} says where the text ends; leave one of the two out")
+
+    def _constraint(self, request: Open, end_ids: Sequence[int]) -> Constraint | None:
+        if self._compile_format is None or not request.format.asked():
+            return None
+        return self._compile_format(request.format, end_ids)
 
     def _check_ids(self, field: str, ids: Sequence[int]) -> None:
         bad = next((i for i in ids if i >= self._card.vocab_size), None)

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from acespec.cloud.draw_rule import Constraint
+from acespec.proto.logprobs import TokenLogprobs
 from acespec.proto.messages import FinishReason, Totals
 from acespec.proto.nodes import Node
 from acespec.proto.sampling_params import SamplingParams
@@ -25,7 +27,10 @@ class TurnSpec:
     Attributes:
         tokens: the sequence so far: prompt and, when a turn is resumed elsewhere, what it had generated.
         prompt_len: where the generated part begins.
+        stop_ids: tokens that end the text; the first `min_tokens` generated tokens may be none of them.
         rate: granted tokens/s; 0 is never due.
+        top_logprobs: alternatives to report for each token; None reports no log probabilities.
+        constraint: a grammar for the generated part.
     """
 
     session: SessionKey
@@ -38,6 +43,9 @@ class TurnSpec:
     stop_strings: tuple[str, ...] = ()
     rate: float = 0.0
     epoch: int = 0
+    min_tokens: int = 0
+    top_logprobs: int | None = None
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,8 @@ class Committed:
         matched: (node id, position) of the deepest node of `epoch` that is known to match, or None.
         next_in_s: expected time until this turn's next step.
         load: share of the row budget that the step used, 0..1.
+        logprobs: one for each token if the turn asked for them, else empty.
+        fault: why the turn ends here and not where it should have, on a final one.
     """
 
     tokens: tuple[int, ...]
@@ -60,6 +70,8 @@ class Committed:
     finish: FinishReason | None = None
     text_end: int | None = None
     totals: Totals | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,31 @@ def serve(
     ] = 20.0,
     max_rate: Annotated[float, typer.Option(help="Most tokens/s that a session is granted; 0 = no bound.")] = 0.0,
     max_draft: Annotated[int, typer.Option(help="Draft tokens verified in one step.", min=0, max=63)] = 16,
-    max_rows: Annotated[int, typer.Option(help="Rows of one step over all sessions, prefill not counted.", min=1)] = 64,
+    max_rows: Annotated[
+        str,
+        typer.Option(help="Rows of one step over all sessions, prefill not counted; 'auto': the knee of the timing."),
+    ] = "auto",
+    timing: Annotated[
+        Path | None,
+        typer.Option(
+            help="Timing profile that 'bench --out' saved; default: a quick measurement.", envvar="ACESPEC_TIMING"
+        ),
+    ] = None,
+    kv_memory: Annotated[
+        float | None,
+        typer.Option(help="GiB of KV cache for all sessions [at most 1].", envvar="ACESPEC_KV_MEMORY", min=0.001),
+    ] = None,
+    share_prefixes: Annotated[
+        bool,
+        typer.Option(
+            "--share-prefixes",
+            help="Let keys profit from each other's prompts. They can then tell by timing what others have asked.",
+        ),
+    ] = False,
+    target_ttft: Annotated[
+        float,
+        typer.Option(help="Seconds to the first token, from which on a prompt is as urgent as a due session.", min=0),
+    ] = 1.0,
     max_sessions: Annotated[int, typer.Option(help="Sessions kept, detached ones included.", min=1)] = 64,
     max_length: Annotated[
         int | None,
@@ -121,7 +145,11 @@ def serve(
             target_rate=target_rate,
             max_rate=max_rate,
             max_draft=max_draft,
-            max_rows=max_rows,
+            max_rows=_rows(max_rows),
+            timing=timing,
+            kv_gib=kv_memory,
+            share_prefixes=share_prefixes,
+            first_token_s=target_ttft,
             max_sessions=max_sessions,
             max_length=max_length,
             grace_s=grace,
@@ -132,6 +160,59 @@ def serve(
             drain_s=drain,
         )
     )
+
+
+@app.command()
+def bench(
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Name, Hugging Face repo, or local folder or GGUF file of the target.", envvar="ACESPEC_MODEL"
+        ),
+    ] = "smollm2-135m",
+    backend: Annotated[
+        str, typer.Option(help="'torch' measures the model; 'replay' measures a replay of --profile: a self-test.")
+    ] = "torch",
+    profile: Annotated[str, typer.Option(help="Replay: whose times.")] = "h100-8b",
+    threads: Annotated[int, typer.Option(help="CPU threads of the model.", envvar="ACESPEC_THREADS", min=1)] = 1,
+    rows: Annotated[str | None, typer.Option(help="Rows of a step, over all its sessions. [1,2,4,8,16,32,64]")] = None,
+    sessions: Annotated[str | None, typer.Option(help="Sessions that share the rows. [1,2,8]")] = None,
+    context: Annotated[str | None, typer.Option(help="Positions that each session looks back on. [64,512]")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Times that each point is measured. [5]", min=1)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller grid, for a first look.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Save the timing profile here (JSON).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Fetch nothing.", envvar="ACESPEC_OFFLINE")] = False,
+) -> None:
+    """Measure how long steps take here, by rows, sessions and context; about a minute for the default model."""
+    from acespec.cloud import bench_command as command
+
+    if backend not in BACKENDS:
+        raise UsageError(f"--backend {backend}: choose one of {', '.join(BACKENDS)}")
+    command.bench(
+        command.BenchSettings(
+            model=model,
+            backend=backend,
+            profile=profile,
+            threads=threads,
+            rows=command.numbers("--rows", rows or (command.QUICK_ROWS if quick else command.ROWS)),
+            sessions=command.numbers("--sessions", sessions or (command.QUICK_SESSIONS if quick else command.SESSIONS)),
+            contexts=command.numbers("--context", context or (command.QUICK_CONTEXTS if quick else command.CONTEXTS)),
+            repeats=repeats or (command.QUICK_REPEATS if quick else command.REPEATS),
+            out=out,
+            as_json=as_json,
+            offline=offline,
+        )
+    )
+
+
+def _rows(text: str) -> int | None:
+    """The row budget; None for `auto`."""
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"--max-rows {text}: give a whole number from 1 on, or auto")
+    return int(text)
 
 
 @app.command()

@@ -86,6 +86,26 @@ class DraftTree:
             level = node.children
         return path
 
+    @property
+    def heads(self) -> Sequence[int]:
+        """Pending nodes that follow the tip, in the order in which they were sent."""
+        return self._heads
+
+    def children(self, node_id: int) -> Sequence[int]:
+        """Pending nodes that follow a pending one, in the order in which they were sent."""
+        return self._pending[node_id].children
+
+    def token(self, node_id: int) -> int:
+        """The token of a pending node."""
+        return self._pending[node_id].token
+
+    def depth(self, limit: int) -> int:
+        """Length of `chain(limit)`."""
+        depth, level = 0, self._heads
+        while level and depth < limit:
+            depth, level = depth + 1, self._pending[level[0]].children
+        return depth
+
     def forget(self, received: int) -> None:
         """The edge holds the first `received` tokens: matched nodes well behind them will not be named again."""
         stale = [i for i, position in self._matched.items() if position < received - MEMORY]

@@ -10,14 +10,17 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 from acespec.cloud.backend import Committed, Offer, SessionKey, TurnSpec
-from acespec.cloud.runner import Runner
-from acespec.cloud.scheduler import FreeRun, Step
+from acespec.cloud.runner import Block, Drawn, Runner
+from acespec.cloud.scheduler import FIRST_TOKEN_S, FreeRun, Step
+from acespec.cloud.status_log import StatusLog
 from acespec.cloud.stops import TextDecoder
 from acespec.cloud.turn import Limits
 from acespec.cloud.turn_table import TurnTable
 from acespec.proto.errors import AcespecError, ServerFault
+from acespec.proto.timing_profile import TimingProfile
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +42,7 @@ async def _drain(queue: asyncio.Queue[Item]) -> AsyncIterator[Committed]:
 class EngineBackend:
     """Runs turns on a `Runner`. Use as an async context manager; all calls belong to its event loop.
 
-    `decoder` makes a fresh token-to-text decoder for a turn that has stop strings.
+    For the arguments see `TurnTable`.
     """
 
     def __init__(
@@ -50,12 +53,22 @@ class EngineBackend:
         decoder: Callable[[], TextDecoder],
         free_run: FreeRun = FreeRun.IDLE,
         max_rows: int = 64,
-        max_sessions: int = 64,
+        timing: TimingProfile | None = None,
+        first_token_s: float = FIRST_TOKEN_S,
+        share_prefixes: bool = False,
     ) -> None:
         self._runner = runner
         self._table = TurnTable(
-            runner, limits=limits, decoder=decoder, free_run=free_run, max_rows=max_rows, max_sessions=max_sessions
+            runner,
+            limits=limits,
+            decoder=decoder,
+            free_run=free_run,
+            max_rows=max_rows,
+            timing=timing,
+            first_token_s=first_token_s,
+            share_prefixes=share_prefixes,
         )
+        self._status = StatusLog(self._table)
         self._queues: dict[SessionKey, asyncio.Queue[Item]] = {}
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="acespec-engine")
@@ -71,12 +84,11 @@ class EngineBackend:
             self._pump.cancel()
             await asyncio.gather(self._pump, return_exceptions=True)
         await asyncio.to_thread(self._thread.shutdown)
-        self._table.sweep()
 
     @property
-    def sessions(self) -> int:
-        """Sessions that hold KV."""
-        return self._table.sessions
+    def table(self) -> TurnTable:
+        """The turns that run, and their pages."""
+        return self._table
 
     def open(self, spec: TurnSpec) -> AsyncIterator[Committed]:
         """See `Backend.open`."""
@@ -90,7 +102,7 @@ class EngineBackend:
 
     def offer(self, session: SessionKey, offer: Offer) -> None:
         """See `Backend.offer`."""
-        self._table.offer(session, offer)
+        self._table.offer(time.monotonic(), session, offer)
         self._wake.set()
 
     def attach(self, session: SessionKey, attached: bool) -> None:
@@ -118,13 +130,18 @@ class EngineBackend:
             queue.put_nowait(ServerFault(STOPPED))
 
     async def _run(self) -> None:
+        """One step after another. What a step committed is handed out while the next one already runs."""
+        flight: _Flight | None = None
         while True:
+            news = await self._land(flight) if flight else []
             self._wake.clear()
             step = self._table.plan(time.monotonic())
-            if step is None:
+            flight = self._launch(step) if step else None
+            self._deliver(news)
+            if flight is None:
                 await self._sleep()
             else:
-                await self._execute(step)
+                self._table.seat(time.monotonic())
 
     async def _sleep(self) -> None:
         wake_at = self._table.wake_at()
@@ -135,22 +152,42 @@ class EngineBackend:
         except TimeoutError:
             pass
 
-    async def _execute(self, step: Step) -> None:
-        began = time.monotonic()
+    def _launch(self, step: Step) -> _Flight:
         loop = asyncio.get_running_loop()
+        return _Flight(step, loop.run_in_executor(self._thread, _timed, self._runner.step, step.blocks))
+
+    async def _land(self, flight: _Flight) -> list[tuple[SessionKey, Item]]:
+        """Wait for a step's end; what its sessions are to be told."""
         try:
-            samples = await loop.run_in_executor(self._thread, self._runner.step, step.blocks)
+            drawn, seconds = await flight.result
         except (AcespecError, RuntimeError, ValueError, MemoryError) as error:
-            log.exception("a verify step failed; its %d turns end", len(step.parts))
-            self._fail(step, error)
-            return
+            log.exception("a verify step failed; its %d turns end", len(flight.step.parts))
+            fault = ServerFault(f"the verifier failed in this turn ({error}); open it again")
+            return [(session, fault) for session in self._table.fail(flight.step)]
         now = time.monotonic()
-        for session, committed in self._table.complete(now, step, samples, now - began):
-            self._queues[session].put_nowait(committed)
-            if committed.finish is not None:
+        news = self._table.complete(now, flight.step, drawn, seconds)
+        self._status.stepped(now, flight.step, seconds, sum(len(item.tokens) for _, item in news))
+        return [*news]
+
+    def _deliver(self, news: list[tuple[SessionKey, Item]]) -> None:
+        for session, item in news:
+            queue = self._queues[session]
+            if isinstance(item, Committed) and item.fault is not None:
+                queue.put_nowait(replace(item, finish=None, totals=None, fault=None))
+                item = ServerFault(f"the output format could not be followed to its end: {item.fault}")
+            queue.put_nowait(item)
+            if isinstance(item, ServerFault) or item.finish is not None:
                 del self._queues[session]
 
-    def _fail(self, step: Step, error: Exception) -> None:
-        for session in self._table.fail(step):
-            fault = ServerFault(f"the verifier failed in this turn ({error}); open it again")
-            self._queues.pop(session).put_nowait(fault)
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A step that runs, and what will come of it."""
+
+    step: Step
+    result: asyncio.Future[tuple[list[Drawn], float]]
+
+
+def _timed(run: Callable[[list[Block]], list[Drawn]], blocks: list[Block]) -> tuple[list[Drawn], float]:
+    began = time.monotonic()
+    return run(blocks), time.monotonic() - began

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 
-from acespec.cloud.admission import SERVED
+from acespec.cloud.admission import FORMATS, SERVED, Compile
+from acespec.cloud.grammar_compiler import GrammarCompiler, missing_library
 from acespec.cloud.runner import Runner
 from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.turn import Limits
@@ -21,11 +22,12 @@ from acespec.proto.messages import PROTOCOL_VERSION, ModelCard
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A loaded target model: what runs it, and what reads its ids."""
+    """A loaded target model: what runs it, what reads its ids, and what makes grammars over them, if anything does."""
 
     name: str
     runner: Runner
     tokenizer: Tokenizer
+    compile_format: Compile | None = None
 
     def decoder(self) -> TextStream:
         """A fresh token-to-text decoder."""
@@ -45,7 +47,7 @@ class Target:
             max_draft=limits.max_draft,
             max_nodes=limits.max_nodes,
             max_prompt=max_prompt,
-            served=SERVED,
+            served=(*SERVED, *(FORMATS if self.compile_format else ())),
             server_version=version("acespec"),
             protocol_version=PROTOCOL_VERSION,
             exact=self.runner.exact,
@@ -58,12 +60,12 @@ def load_target(
     *,
     threads: int = 1,
     max_length: int | None = None,
-    max_sessions: int = 64,
+    kv_bytes: int | None = None,
     offline: bool = False,
     allow_inexact: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Target:
-    """Find, fetch if need be, and load a target for the torch backend.
+    """Find, fetch if need be, and load a target for the torch backend; `kv_bytes` of memory for KV, None for a default.
 
     Raises:
         UsageError: torch is not installed.
@@ -82,7 +84,7 @@ def load_target(
         vocab_size=tokenizer.vocab_size,
         threads=threads,
         max_length=max_length,
-        max_slots=max_sessions,
+        kv_bytes=kv_bytes,
         allow_inexact=allow_inexact,
     )
-    return Target(model, runner, tokenizer)
+    return Target(model, runner, tokenizer, None if missing_library() else GrammarCompiler(tokenizer))

@@ -1,30 +1,43 @@
-"""Which turns take part in the next step (sans-IO).
+"""Which turns take part in the next step (sans-IO): just-in-time verification.
 
-A step is formed under a row budget, in this order:
+A step is formed in this order, under a budget of rows:
 
 1. due sessions, earliest due time first, with the drafts that pay, or plain;
-2. one prefill chunk, first come first served;
+2. one prefill chunk, the one whose first token is due first, if it is due, has its share coming, or delays nobody;
 3. sessions whose drafts are worth a step now, or whose edge asked for one;
 4. free running, as the operator's policy allows: plain steps that buy latency with verifier time.
 
-The policy governs sessions that are not due. `always`: they step whenever the engine does. `idle`: only in what the
-budget has left. `never`: once enough drafts are pending, on request, or after a timeout, so that nothing deadlocks.
+A session is due if its next token is wanted before the step can have ended. What is not due never makes others late:
+under `idle` and `never` it joins only if the step then ends before the next due session would have to start. The
+policies differ in what else steps. `always`: everybody, whenever the engine does. `idle`: everybody, in the slack.
+`never`: only sessions with enough drafts, or whose edge asked.
+
+Rows are shared among principals: first each gets an equal part of the budget, then what is left goes round. Due
+sessions each have a row before anyone's drafts have two.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from heapq import nsmallest
 
-from acespec.cloud.acceptance import CostCurve
 from acespec.cloud.backend import Committed
-from acespec.cloud.runner import PREFILL_CHUNK, Block
+from acespec.cloud.overload import Overload
+from acespec.cloud.residency import Residency
+from acespec.cloud.runner import PREFILL_CHUNK, Block, Drawn
+from acespec.cloud.step_cost import StepCost
 from acespec.cloud.turn import Turn
 
-TIMEOUT_S = 1.0
-"""A session under `never` steps after this long whatever it has."""
+FIRST_TOKEN_S = 1.0
+"""Target time to the first token: then a prompt is as urgent as a due session."""
+PREFILL_SHARE = 0.25
+"""Share of the verifier's time that prompts get although due sessions wait."""
+MOST_CREDIT_S = 1.0
+LONER = 0.8
+"""A block that costs more than this share of a step of its own waits for that."""
 
 
 class FreeRun(StrEnum):
@@ -44,11 +57,18 @@ class Part:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step:
-    """What runs next."""
+    """What runs next, and what it is expected to take. Positions are those that verify rows look back on."""
 
-    parts: tuple[Part, ...]
+    cost: StepCost
+    parts: list[Part] = field(default_factory=list)
+    turns: set[Turn] = field(default_factory=set)
+    rows: int = 0
+    sessions: int = 0
+    positions: int = 0
+    prompt_rows: int = 0
+    tokens: float = 0.0
 
     @property
     def blocks(self) -> list[Block]:
@@ -56,92 +76,225 @@ class Step:
         return [part.block for part in self.parts]
 
     @property
-    def rows(self) -> int:
-        """Rows of all blocks."""
-        return sum(len(part.block.tokens) for part in self.parts)
+    def seconds(self) -> float:
+        """Expected time of what it has so far."""
+        return self.with_block(0, 0) if self.parts else 0.0
+
+    def with_block(self, rows: int, start: int) -> float:
+        """Expected time if a verify block of so many rows at `start` joined."""
+        sessions = self.sessions + (rows > 0)
+        return self.cost(self.rows + rows, sessions, self.positions + rows * start, self.prompt_rows)
+
+    def ladder(self, most: int, start: int) -> list[float]:
+        """Expected times if a verify block at `start` joined with 0, 1, .. `most` rows."""
+        return self.cost.ladder(most, self.rows, self.sessions, self.positions, self.prompt_rows, start)
+
+    def gains_nothing_by(self, turn: Turn) -> bool:
+        """True if `turn` would cost nearly as much here as in a step of its own, and only delay the others."""
+        if not self.sessions:
+            return False
+        return self.with_block(1, turn.cached) - self.seconds > LONER * self.cost(1, 1, turn.cached)
+
+    def add(self, part: Part, tokens: float) -> None:
+        """A verify block joins; it is expected to commit `tokens`."""
+        self.parts.append(part)
+        self.turns.add(part.turn)
+        self.rows += len(part.block.tokens)
+        self.sessions += 1
+        self.positions += len(part.block.tokens) * part.block.start
+        self.tokens += tokens
+
+    def add_prefill(self, part: Part) -> None:
+        """A prefill chunk joins."""
+        self.parts.append(part)
+        self.turns.add(part.turn)
+        self.prompt_rows += len(part.block.tokens)
 
 
 class Scheduler:
-    """Forms steps from turns and gives their samples back to them. Times in seconds of one monotonic clock."""
+    """Forms steps from turns and gives what they drew back to them. Times in seconds of one monotonic clock."""
 
     def __init__(
-        self, cost: CostCurve, *, free_run: FreeRun = FreeRun.IDLE, max_rows: int = 64, chunk: int = PREFILL_CHUNK
+        self,
+        cost: StepCost,
+        residency: Residency,
+        *,
+        free_run: FreeRun = FreeRun.IDLE,
+        max_rows: int = 64,
+        chunk: int = PREFILL_CHUNK,
+        first_token_s: float = FIRST_TOKEN_S,
     ) -> None:
+        self.overload = Overload()
         self._cost = cost
+        self._residency = residency
         self._free_run = free_run
         self._max_rows = max_rows
         self._chunk = chunk
-        self._turns: list[Turn] = []
+        self._first_token_s = first_token_s
+        self._turns: dict[Turn, None] = {}
+        self._credit_s = 0.0
 
     def add(self, turn: Turn) -> None:
-        """A turn begins."""
-        self._turns.append(turn)
+        """A turn begins. It waits until there are pages for it."""
+        self._turns[turn] = None
 
     def remove(self, turn: Turn) -> None:
         """A turn ends; its part of a step in flight is ignored."""
         turn.closed = True
-        self._turns = [t for t in self._turns if t is not turn]
+        self._turns.pop(turn, None)
+        self._residency.leave(turn)
+
+    def seat(self, now: float) -> None:
+        """Give KV pages to turns that wait for them. It may be called while a step runs, whose turns keep theirs."""
+        self._residency.seat_waiting(now, self._turns)
 
     def plan(self, now: float) -> Step | None:
         """The next step, or None if no turn should step now."""
-        ready = [t for t in self._turns if t.may_step]
-        decoding = [t for t in ready if not t.prefilling]
-        parts: list[Part] = []
-        budget = self._max_rows
-        for turn, reason in self._candidates(decoding, now):
-            if budget < 1:
-                break
-            block = turn.verify_block(self._cost, self._max_rows - budget, budget)
-            parts.append(Part(turn, block, reason))
-            budget -= len(block.tokens)
-        if prefill := min((t for t in ready if t.prefilling), key=lambda t: t.last_step, default=None):
-            parts.append(Part(prefill, prefill.prefill_block(self._chunk), "prefill"))
-        return Step(tuple(parts)) if parts else None
+        self.seat(now)
+        ready = [turn for turn in self._turns if turn.hold is not None and turn.may_step]
+        decoding = sorted((t for t in ready if not t.prefilling), key=lambda t: t.clock.due)
+        step = Step(self._cost)
+        end = now + self._cost(1)
+        due = [turn for turn in decoding if turn.clock.due <= end]
+        rest = decoding[len(due) :]
+        self._join_due(step, due, now)
+        self._join_prefill(step, [t for t in ready if t.prefilling], rest, now)
+        slack = _Slack(step, [] if self._free_run is FreeRun.ALWAYS else decoding, self._cost(1) + now)
+        self._join(step, [t for t in rest if t.step_wanted or t.worth(now)], "drafts", slack)
+        if self._free_run is not FreeRun.NEVER:
+            self._join(step, [t for t in rest if t not in step.turns], "free run", slack)
+        return step if step.parts else None
 
-    def complete(
-        self, step: Step, samples: Sequence[tuple[int, ...]], seconds: float, now: float
-    ) -> list[tuple[Turn, Committed]]:
-        """Give the samples of a finished step to its turns; what they committed."""
-        done: list[tuple[Turn, Committed]] = []
-        load = min(1.0, step.rows / self._max_rows)
-        for part, drawn in zip(step.parts, samples, strict=True):
-            if part.turn.closed:
-                continue
-            share = seconds * len(part.block.tokens) / step.rows
-            committed = part.turn.apply(part.block, drawn, share, now)
-            if committed is None:
-                continue
-            if committed.finish is not None:
-                self.remove(part.turn)
-            wait = self._wait(part.turn, now)
-            done.append((part.turn, replace(committed, load=load, verify_s=seconds, next_in_s=wait)))
-        return done
+    def complete(self, step: Step, drawn: Sequence[Drawn], seconds: float, now: float) -> list[tuple[Turn, Committed]]:
+        """Give what a finished step drew to its turns; what they committed."""
+        self._cost.observe(step.seconds, seconds)
+        self.overload.observe(now, max((p.turn.clock.late(now) for p in step.parts if not p.turn.closed), default=0.0))
+        if self._free_run is not FreeRun.ALWAYS and any(t.prefilling for t in self._turns):
+            self._credit_s = min(MOST_CREDIT_S, self._credit_s + PREFILL_SHARE * seconds)
+        row_s = seconds / max(1, step.rows + step.prompt_rows)
+        done: list[tuple[Turn, Drawn, int]] = []
+        for part, samples in zip(step.parts, drawn, strict=True):
+            if not part.turn.closed and (taken := self._apply(part, samples, row_s * len(part.block.tokens), now)):
+                done.append((part.turn, samples, taken))
+        load = min(1.0, max(step.rows / self._max_rows, self.overload.level))
+        dues = nsmallest(2, [t.clock.due for t in self._turns if t.hold is not None and t.may_step])
+        return [
+            (turn, turn.report(samples, taken, seconds, load, self._wait(turn, dues, now)))
+            for turn, samples, taken in done
+        ]
 
     def wake_at(self) -> float | None:
         """When a turn could become ready by the passing of time alone; None if only an event can change that."""
-        times = [self._wake(t) for t in self._turns if t.may_step]
+        times = [t.clock.due - self._cost(1) for t in self._turns if t.may_step and t.hold is not None]
         return min(times, default=None)
 
-    def _candidates(self, decoding: Sequence[Turn], now: float) -> Iterable[tuple[Turn, str]]:
-        end = now + self._cost(1)
-        due = [t for t in decoding if t.clock.is_due(end)]
-        yield from ((t, "due") for t in sorted(due, key=lambda t: t.clock.due))
-        rest = sorted((t for t in decoding if not t.clock.is_due(end)), key=lambda t: t.last_step)
-        worth = [t for t in rest if t.step_wanted or t.drafts_pay or self._timed_out(t, now)]
-        yield from ((t, "drafts") for t in worth)
-        if self._free_run is not FreeRun.NEVER:
-            yield from ((t, "free run") for t in rest if t not in worth)
+    # -- forming a step ------------------------------------------------------------------------------------------
 
-    def _timed_out(self, turn: Turn, now: float) -> bool:
-        return self._free_run is FreeRun.NEVER and now - turn.last_step >= TIMEOUT_S
+    def _join_due(self, step: Step, due: list[Turn], now: float) -> None:
+        """Each due turn gets a row before the drafts of those before it get what is left."""
+        waiting = len(due)
+        for turn, room in self._fairly(step, due):
+            waiting -= 1
+            if turn.waiting:  # It was due later than one before it, which needed its pages.
+                continue
+            if step.gains_nothing_by(turn):
+                return
+            reserved = min(waiting, self._max_rows - step.rows - 1)
+            added = self._add(step, turn, "due", room - reserved if room > reserved else 1)
+            while not added and self._residency.make_room(turn, now, self._turns, step.turns):
+                added = self._add(step, turn, "due", 1)
 
-    def _wake(self, turn: Turn) -> float:
-        if self._free_run is not FreeRun.NEVER or turn.prefilling:
-            return -math.inf
-        return min(turn.clock.due - self._cost(1), turn.last_step + TIMEOUT_S)
+    def _join(self, step: Step, turns: list[Turn], reason: str, slack: _Slack) -> None:
+        """Turns that are not due join as far as they delay nobody who is."""
+        for turn, room in self._fairly(step, turns):
+            if slack.allows(turn, step.with_block(1, turn.cached)) and not step.gains_nothing_by(turn):
+                self._add(step, turn, reason, room)
 
-    def _wait(self, turn: Turn, now: float) -> float:
-        """Expected time to the turn's next step."""
-        if self._free_run is not FreeRun.NEVER or turn.finish is not None:
+    def _join_prefill(self, step: Step, prefilling: list[Turn], rest: list[Turn], now: float) -> None:
+        turn = min((t for t in prefilling if not t.waiting), key=lambda t: (t.opened, t.queued_at), default=None)
+        if turn is None:
+            return
+        block = turn.prefill_block(self._chunk)
+        seconds = self._cost(step.rows, step.sessions, step.positions, len(block.tokens))
+        extra = seconds - step.seconds
+        delays = step.rows > 0 or any(t.clock.due - self._cost(1) < now + seconds for t in rest[:1])
+        overdue = now + seconds >= turn.opened + self._first_token_s
+        if self._free_run is FreeRun.ALWAYS or overdue or not delays or self._credit_s >= extra:
+            step.add_prefill(Part(turn, block, "prefill"))
+            self._credit_s = max(0.0, self._credit_s - extra) if delays else self._credit_s
+
+    def _add(self, step: Step, turn: Turn, reason: str, rows: int) -> bool:
+        depth = self._residency.depth(turn, turn.draft_depth(rows))
+        if depth is None:
+            return False
+        cost = step.ladder(rows if depth else 1, turn.cached)
+        block, tokens = turn.verify_block(depth, cost, step.tokens)
+        step.add(Part(turn, block, reason), tokens)
+        return True
+
+    def _fairly(self, step: Step, turns: list[Turn]) -> Iterator[tuple[Turn, int]]:
+        """Turns in their order with the rows that they may take: within each principal's part first, then the rest."""
+        principals = {turn.principal for turn in turns}
+        part = max(1, self._max_rows // len(principals)) if principals else 0
+        used: Counter[str] = Counter()
+        left: list[Turn] = []
+        for turn in turns:
+            room = min(self._max_rows - step.rows, part - used[turn.principal])
+            if room < 1:
+                left.append(turn)
+                continue
+            before = step.rows
+            yield turn, room
+            used[turn.principal] += step.rows - before
+        for turn in left:
+            if step.rows < self._max_rows:
+                yield turn, self._max_rows - step.rows
+
+    # -- after a step --------------------------------------------------------------------------------------------
+
+    def _apply(self, part: Part, drawn: Drawn, seconds: float, now: float) -> int:
+        turn = part.turn
+        rate = turn.spec.rate
+        if self.overload.level > 0:
+            rate = self.overload.rate(rate, turn.knee(self._cost(1)))
+        taken = turn.apply(part.block, drawn, seconds, now, rate)
+        if taken and part.reason == "prefill":
+            self._residency.publish(turn)
+        if turn.finish is not None:
+            self.remove(turn)
+        elif taken:
+            self._residency.settle(turn)
+            turn.catch_up(now, self._cost(1) if self.overload.level == 0 else None)
+        return taken
+
+    def _wait(self, turn: Turn, dues: Sequence[float], now: float) -> float:
+        """Expected time to the turn's next step: none if it may free-run, else until it is due."""
+        if turn.finish is not None or self._free_run is FreeRun.ALWAYS:
             return 0.0
-        return max(0.0, min(turn.clock.due - self._cost(1), now + TIMEOUT_S) - now)
+        others = [due for due in dues if due != turn.clock.due]
+        if self._free_run is FreeRun.IDLE and (not others or now + 2 * self._cost(1) <= others[0]):
+            return 0.0
+        return max(0.0, turn.clock.due - self._cost(1) - now)
+
+
+class _Slack:
+    """How long a step may take: until the first of those that are not in it must start.
+
+    `lead` is now plus the time of a step: what to subtract from a due time to get the seconds that are left.
+    """
+
+    def __init__(self, step: Step, by_due: Sequence[Turn], lead: float) -> None:
+        self._step = step
+        self._by_due = by_due
+        self._lead = lead
+        self._at = 0
+
+    def allows(self, turn: Turn, seconds: float) -> bool:
+        """May `turn` join the step if it takes `seconds` with it?"""
+        others, scheduled = self._by_due, self._step.turns
+        while self._at < len(others) and others[self._at] in scheduled:
+            self._at += 1
+        first = self._at
+        while first < len(others) and (others[first] is turn or others[first] in scheduled):
+            first += 1
+        return first == len(others) or seconds <= others[first].clock.due - self._lead

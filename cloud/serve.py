@@ -12,15 +12,21 @@ from pathlib import Path
 from acespec.cloud.admission import Admission
 from acespec.cloud.auth import Keys
 from acespec.cloud.engine import EngineBackend
+from acespec.cloud.grammar_compiler import missing_library
 from acespec.cloud.host import Hosts
 from acespec.cloud.load import Target, load_target
+from acespec.cloud.runner import PAGE, longest_sequence
 from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.server import Tls, serving
 from acespec.cloud.turn import Limits
 from acespec.models.replay_tokenizer import DEFAULT_VOCABULARY
 from acespec.proto.errors import UsageError
+from acespec.proto.timing_profile import TimingProfile
 
 log = logging.getLogger(__name__)
+
+REPLAY_PAGE_BYTES = 9 * 2**20
+"""What `--kv-memory` counts for a page of a replayed target: 64 positions of an 8B model with 8 KV heads in bf16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,11 @@ class Settings:
     target_rate: float
     max_rate: float
     max_draft: int
-    max_rows: int
+    max_rows: int | None
+    timing: Path | None
+    kv_gib: float | None
+    share_prefixes: bool
+    first_token_s: float
     max_sessions: int
     max_length: int | None
     grace_s: float
@@ -89,7 +99,7 @@ def _target(settings: Settings) -> Target:
         settings.model,
         threads=settings.threads,
         max_length=settings.max_length,
-        max_sessions=settings.max_sessions,
+        kv_bytes=None if settings.kv_gib is None else int(settings.kv_gib * 2**30),
         offline=settings.offline,
         allow_inexact=settings.allow_inexact,
         say=log.info,
@@ -105,23 +115,35 @@ def _replay(settings: Settings) -> Target:
         vocab_size=options.vocab_size,
         ids=options.ids,
         max_length=settings.max_length,
-        max_sessions=settings.max_sessions,
+        kv_pages=None if settings.kv_gib is None else int(settings.kv_gib * 2**30) // REPLAY_PAGE_BYTES,
         background=options.background,
         never_idle=settings.free_run is FreeRun.ALWAYS,
     )
 
 
 async def _serve(settings: Settings, target: Target, keys: Keys, tls: Tls | None) -> None:
-    limits = Limits(max_draft=settings.max_draft, max_length=target.runner.max_length)
+    limits = Limits(max_draft=settings.max_draft, max_length=longest_sequence(target.runner))
+    timing = TimingProfile.load(settings.timing) if settings.timing else target.runner.timing()
+    max_rows = settings.max_rows or max(timing.knee(), settings.max_draft + 1)
+    log.info("at most %d rows a step, %d KV pages of %d positions", max_rows, target.runner.pages, PAGE)
     card = target.card(limits, settings.free_run, limits.max_length - 1)
-    admission = Admission(card, target.tokenizer.encode, settings.target_rate, settings.max_rate)
+    admission = Admission(
+        card,
+        target.tokenizer.encode,
+        settings.target_rate,
+        settings.max_rate,
+        compile_format=target.compile_format,
+        **_no_formats(settings),
+    )
     backend = EngineBackend(
         target.runner,
         limits=limits,
         decoder=target.decoder,
         free_run=settings.free_run,
-        max_rows=settings.max_rows,
-        max_sessions=settings.max_sessions,
+        max_rows=max_rows,
+        timing=timing,
+        share_prefixes=settings.share_prefixes,
+        first_token_s=settings.first_token_s,
     )
     async with backend:
         hosts = Hosts(admission, backend, grace_s=settings.grace_s, max_sessions=settings.max_sessions)
@@ -140,6 +162,12 @@ async def _serve(settings: Settings, target: Target, keys: Keys, tls: Tls | None
             sys.stderr.write(f"ready on {host}:{port}\n")
             sys.stderr.flush()
             await stop.wait()
+
+
+def _no_formats(settings: Settings) -> dict[str, str]:
+    """Why structured output is not served, if something can be done about it."""
+    reason = None if settings.backend == "replay" else missing_library()
+    return {"no_formats": reason} if reason else {}
 
 
 def _on_signals() -> asyncio.Event:

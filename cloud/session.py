@@ -15,6 +15,8 @@ from acespec.cloud.backend import Committed, Offer, SessionKey, TurnSpec
 from acespec.proto import digest
 from acespec.proto.errors import BadFrame, Superseded
 from acespec.proto.framing import message_bytes
+from acespec.proto.logprobs import TokenLogprobs
+from acespec.proto.logprobs import pack as pack_logprobs
 from acespec.proto.messages import (
     Cancel,
     Checkpoint,
@@ -105,6 +107,7 @@ class Session:
         self._final: Committed | None = None
         self._told = (0, 0)
         self._unheard_since: float | None = None
+        self._logprobs: list[TokenLogprobs] = []  # of the last tokens, those that were drawn here
 
     @property
     def running(self) -> bool:
@@ -150,6 +153,7 @@ class Session:
     def committed(self, item: Committed) -> None:
         """The backend made tokens final."""
         self._extend(item.tokens)
+        self._logprobs += item.logprobs
         if item.matched is not None and item.epoch == self.epoch:
             self._matched = item.matched
         self._last = item
@@ -196,7 +200,7 @@ class Session:
             self._renew(message)
             self._out.append(self._answer(message, kept))
             return self._abandon()
-        if prefix is None and self._continues(message):
+        if prefix is None and self._continues(message, kept):
             return self._resume(message, kept)
         spec = self._admission.turn(self.key, message, self.tokens[:kept] if prefix is None else prefix)
         self._renew(message)
@@ -267,12 +271,15 @@ class Session:
             self._unheard_since = now if received < self._sent else None
         self._received = received
 
-    def _continues(self, message: Open) -> bool:
+    def _continues(self, message: Open, kept: int) -> bool:
         """True if `message` resumes the turn that is held: the same request, and nothing to append.
 
-        A turn that was cancelled is not held: who asks for it again wants all of it.
+        A turn that was cancelled is not held: who asks for it again wants all of it. Nor is one whose log probabilities
+        beyond `kept` were drawn by another server.
         """
         if self._opened is None or not (self._running or self._ended):
+            return False
+        if message.top_logprobs is not None and len(self.tokens) - kept > len(self._logprobs):
             return False
         return not message.append and _same_turn(message, self._opened)
 
@@ -284,6 +291,7 @@ class Session:
     def _abandon(self) -> list[Action]:
         was_running, self._running = self._running, False
         self._opened = self._last = self._final = None
+        self._logprobs = []
         return [Abandon()] if was_running else []
 
     def _answer(self, message: Open, kept: int, resumed: bool = False) -> Opened:
@@ -314,7 +322,13 @@ class Session:
             finish=final.finish if final else None,
             text_end=final.text_end if final else None,
             totals=final.totals if final else None,
+            logprobs=pack_logprobs(self._new_logprobs()),
         )
+
+    def _new_logprobs(self) -> list[TokenLogprobs]:
+        """Those of the tokens that the edge was not sent yet, matched ones included; none if none were asked for."""
+        new = len(self.tokens) - self._sent
+        return self._logprobs[len(self._logprobs) - new :] if self._logprobs and new else []
 
     def _news_of(self, last: Committed) -> tuple[int, int]:
         """(verify_us, load) if they have changed much since they were told; a message is cheaper without them."""

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from acespec.cloud.acceptance import Acceptance, CostCurve
+from acespec.cloud.acceptance import Acceptance, Pick, Trial
 from acespec.cloud.backend import Committed, Offer, TurnSpec
 from acespec.cloud.draft_tree import DraftTree
-from acespec.cloud.due import DueClock
-from acespec.cloud.runner import Block, prefill_chunks
-from acespec.cloud.stops import Stop, StopRule
+from acespec.cloud.draw_rule import DrawRule
+from acespec.cloud.due import DueClock, Knee
+from acespec.cloud.kv_pages import Hold
+from acespec.cloud.runner import Block, Drawn, prefill_chunks
+from acespec.cloud.stops import StopRule
 from acespec.proto.messages import FinishReason, Totals
+
+log = logging.getLogger(__name__)
+
+CATCH_UP = 0.8
+"""A reader who takes more than this share of what plain steps can give is not caught up with by them."""
+MARGIN = 1.1
+"""Lead to build, in cycles of the drafts."""
+PATIENCE_S = 0.2
+"""A session whose drafts are on their way may be this late: the reader's buffer is longer."""
+DRY = 12
+"""Steps in a row without drafts after which none are expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +48,36 @@ class Limits:
 
 
 class Turn:
-    """The generation state of one turn.
+    """The generation state of one turn. `acceptance` outlives it, with its session.
 
-    `cached` is how many leading tokens have their KV in `slot`; `acceptance` outlives the turn, with its session.
+    A turn waits while it has no `hold`, that is, no KV pages; then it prefills, then it decodes.
     """
 
-    def __init__(
-        self,
-        spec: TurnSpec,
-        slot: int,
-        cached: int,
-        stops: StopRule,
-        limits: Limits,
-        acceptance: Acceptance,
-        now: float,
-    ) -> None:
+    def __init__(self, spec: TurnSpec, stops: StopRule, limits: Limits, acceptance: Acceptance, now: float) -> None:
         self.spec = spec
-        self.slot = slot
         self.tokens = list(spec.tokens)
-        self.cached = min(cached, len(self.tokens) - 1)
+        self.hold: Hold | None = None
+        self.cached = 0
         self.attached = True
         self.closed = False
         self.step_wanted = False
         self.received = len(self.tokens)
-        self.last_step = now
+        self.opened = self.queued_at = self.seated_at = self.last_step = now
         self.clock = DueClock(now, spec.rate)
         self.finish: FinishReason | None = None
+        self._text_end: int | None = None
+        self._pending = 0
+        self._dry_steps = DRY
+        self._rule = DrawRule(
+            params=spec.params,
+            seed=spec.seed,
+            prompt_len=spec.prompt_len,
+            banned=spec.stop_ids if spec.min_tokens else (),
+            min_tokens=spec.min_tokens,
+            top_logprobs=spec.top_logprobs,
+            constraint=spec.constraint,
+        )
+        self._knee = Knee()
         self._stops = stops
         self._limits = limits
         self._epoch = spec.epoch
@@ -65,6 +85,17 @@ class Turn:
         self._acceptance = acceptance
         self._steps = self._plain = self._drafted = self._accepted = self._received_nodes = 0
         self._verify_s = 0.0
+        self._hits = 0
+
+    @property
+    def principal(self) -> str:
+        """Who pays."""
+        return self.spec.session[0]
+
+    @property
+    def waiting(self) -> bool:
+        """True while it has no KV pages."""
+        return self.hold is None
 
     @property
     def prefilling(self) -> bool:
@@ -72,19 +103,9 @@ class Turn:
         return self.cached < len(self.tokens) - 1
 
     @property
-    def pending(self) -> int:
-        """Draft tokens on the path that would be verified next, within the limits."""
-        return len(self._tree.chain(self._draft_room()))
-
-    @property
     def nodes(self) -> int:
         """Draft nodes that are held: pending ones, and matched ones that may still be named."""
         return len(self._tree) + self._tree.matched
-
-    @property
-    def drafts_pay(self) -> bool:
-        """True if enough drafts are pending to be worth a step of their own; at rate 0, any."""
-        return self.pending >= (self._acceptance.enough() if self.spec.rate > 0 else 1)
 
     @property
     def may_step(self) -> bool:
@@ -92,7 +113,59 @@ class Turn:
         ahead = len(self.tokens) - max(self.received, len(self.spec.tokens))
         return not self.closed and self.finish is None and self.attached and ahead < self._limits.run_ahead
 
-    def offer(self, offer: Offer) -> None:
+    def knee(self, step_s: float) -> float:
+        """Tokens/s up to which drafts carry this turn, if its steps take `step_s`; inf if it has none."""
+        if self._dry_steps >= DRY:
+            return math.inf
+        return self._knee.rate(self._acceptance.expected(self._acceptance.enough), step_s)
+
+    def worth(self, now: float) -> bool:
+        """Are the pending drafts worth a step of their own?
+
+        While what is committed lasts until the next drafts come, as many as are likely to be right; the sooner it runs
+        out the fewer: an early verdict then saves the time that drafting behind a wrong guess would waste. At rate 0
+        any is.
+        """
+        if not self._pending or self.spec.rate <= 0:
+            return self._pending > 0
+        enough = min(self._acceptance.enough, max(1, self._draft_room()))
+        cycle = self._knee.cycle_s
+        lead = self.clock.lead(now)
+        if lead < cycle:
+            enough = max(1, math.ceil(enough * lead / cycle))
+        return self._pending >= enough
+
+    def catch_up(self, now: float, step_s: float | None) -> None:
+        """No drafts are pending, and what is committed will not last until the next can be here: step plain at once
+        until it does.
+
+        That is cheaper than to wait for the due time: now the edge has not yet drafted anything that a plain step could
+        invalidate. It helps only if steps, of `step_s` seconds, are quicker than the reader; None says that the
+        verifier has no time for it.
+        """
+        if step_s is None or self.spec.rate <= 0 or self._dry_steps >= DRY:
+            self.clock.reserve = 0.0
+            return
+        cycle = self._knee.cycle_s + step_s
+        if self.clock.rate * step_s < CATCH_UP and not self._tree.heads and self.clock.lead(now) < cycle:
+            self.clock.recover(now, MARGIN * cycle)
+
+    def seat(self, hold: Hold, now: float) -> None:
+        """Take KV pages, some of which may hold a prefix already."""
+        self.hold = hold
+        self.cached = hold.cached
+        self.seated_at = now
+        if self._steps == 0:
+            self._hits = min(hold.cached, self.spec.prompt_len)
+
+    def unseat(self) -> Hold:
+        """Give the KV pages up. What was in them is computed again when the turn gets others."""
+        hold = self._held()
+        self.hold = None
+        self.cached = 0
+        return hold
+
+    def offer(self, now: float, offer: Offer) -> None:
         """Take what a `Draft` brought. A new epoch forgets older drafts.
 
         Raises:
@@ -109,6 +182,7 @@ class Turn:
         self._tree.forget(offer.received)
         if offer.step and offer.received == len(self.tokens):
             self.step_wanted = True
+        self._weigh(now)
 
     def prefill_block(self, chunk: int) -> Block:
         """The next chunk of the prompt; the last one also draws the next token."""
@@ -116,55 +190,105 @@ class Turn:
         sample_from = end - start - 1 if end == len(self.tokens) else end - start
         return self._block(start, tuple(self.tokens[start:end]), sample_from)
 
-    def verify_block(self, cost: CostCurve, other_rows: int, budget: int) -> Block:
-        """The last token and the drafts that pay, in at most `budget` rows; without drafts, a plain step."""
-        drafts = self._tree.chain(min(self._draft_room(), budget - 1))
-        depth = self._acceptance.depth_that_pays(len(drafts), cost, other_rows)
-        start = len(self.tokens) - 1
-        return self._block(start, (self.tokens[-1], *drafts[:depth]), 0)
+    def draft_depth(self, rows: int) -> int:
+        """Draft tokens of one path that could be verified next in `rows` rows."""
+        return self._tree.depth(min(self._draft_room(), rows - 1)) if self._tree.heads else 0
 
-    def apply(self, block: Block, samples: tuple[int, ...], seconds: float, now: float) -> Committed | None:
-        """Commit what a step drew; None if it drew nothing (an inner prefill chunk)."""
+    def verify_block(self, depth: int, cost: Sequence[float], before: float) -> tuple[Block, float]:
+        """The last token and the drafts that pay, at most `depth` deep, and the tokens that this should commit.
+
+        Without drafts it is a plain step. `cost` and `before`: see `Acceptance.rows_that_pay`.
+        """
+        start = len(self.tokens) - 1
+        if depth < 1 or len(cost) < 3:
+            return self._block(start, (self.tokens[-1],), 0), 1.0
+        picks, expected = self._acceptance.rows_that_pay(self._tree, depth, cost, before)
+        tokens = (self.tokens[-1], *[pick.token for pick in picks])
+        return self._block(start, tokens, 0, _parents(picks)), expected
+
+    def apply(self, block: Block, drawn: Drawn, seconds: float, now: float, rate: float) -> int:
+        """Take what a step drew; how many of its samples were committed, 0 for an inner prefill chunk.
+
+        `seconds` is the turn's share of the step's time; `rate` in tokens/s is what it is granted from now on.
+        """
         self.last_step = now
         self._verify_s += seconds
-        if not samples:
+        if not drawn.tokens:
             self.cached = block.end
-            return None
+            return 0
         self.step_wanted = False
         drafted = len(block.tokens) - 1 - block.sample_from
+        accepted = len(drawn.tokens) - 1
         self._steps += 1
         self._plain += drafted == 0
+        self._dry_steps = 0 if drafted else self._dry_steps + 1
+        self.clock.patience = PATIENCE_S if self._dry_steps < DRY else 0.0
         self._drafted += drafted
-        self._accepted += len(samples) - 1
-        self._acceptance.observe(drafted, len(samples) - 1)
-        taken, stop = self._take(samples)
+        if block.parents:
+            self._acceptance.observe(_trials(block, drawn))
+        elif not block.sample_from:
+            self._acceptance.observe_chain(drafted, accepted)
+        if drafted and self._acceptance.fell:
+            self._warn(*self._acceptance.fell)
+        taken = self._take(drawn.tokens)
+        self._accepted += min(accepted, taken)  # The text may have ended within the draft.
         self.cached = len(self.tokens) - 1
         self._tree.advance()
-        self.clock.committed(now, len(taken))
-        return self._committed(taken, stop, seconds)
+        self.clock.committed(now, taken, rate)
+        self._knee.stepped(now)
+        self._weigh(now)
+        return taken
+
+    def report(self, drawn: Drawn, taken: int, verify_s: float, load: float, next_in_s: float) -> Committed:
+        """What the edge is told of a step that committed the first `taken` samples of `drawn`."""
+        return Committed(
+            drawn.tokens[:taken],
+            self._epoch,
+            self._tree.last_matched,
+            verify_s,
+            load,
+            next_in_s,
+            self.finish,
+            self._text_end,
+            None if self.finish is None else self._totals(),
+            drawn.logprobs[:taken],
+            None if self.finish is None or self._rule.constraint is None else self._rule.constraint.fault,
+        )
 
     def cancelled(self) -> Committed:
         """The final word of a turn that its edge gave up."""
-        return self._committed((), Stop(FinishReason.CANCELLED), 0.0)
+        self.finish = FinishReason.CANCELLED
+        return self.report(Drawn((), ()), 0, 0.0, 0.0, 0.0)
 
-    def _take(self, samples: tuple[int, ...]) -> tuple[tuple[int, ...], Stop | None]:
+    def _warn(self, recent: float, usual: float) -> None:
+        principal, session = self.spec.session
+        log.warning(
+            "session %s of %s: acceptance of its drafts fell to %.0f %% from %.0f %%; they are verified only where that "
+            "costs little: see whether its edge drafts for this model",
+            session.hex()[:8],
+            principal,
+            100 * recent,
+            100 * usual,
+        )
+
+    def _weigh(self, now: float) -> None:
+        """Count the drafts that could be verified next."""
+        self._pending = self._tree.depth(min(self._acceptance.enough, max(1, self._draft_room())))
+        if self._pending >= min(self._acceptance.enough, max(1, self._draft_room())):
+            self._knee.ready(now)
+
+    def _take(self, samples: tuple[int, ...]) -> int:
+        """Append samples up to the first that ends the text; how many."""
         for count, token in enumerate(samples, 1):
             self.tokens.append(token)
             stop = self._stops.push(token)
-            if stop is None and len(self.tokens) >= self._limits.max_length:
-                stop = Stop(FinishReason.LENGTH)
             if stop is not None:
-                return samples[:count], stop
-        return samples, None
-
-    def _committed(self, tokens: tuple[int, ...], stop: Stop | None, seconds: float) -> Committed:
-        if stop is None:
-            return Committed(tokens, self._epoch, self._tree.last_matched, seconds)
-        self.finish = stop.reason
-        return Committed(
-            tokens, self._epoch, self._tree.last_matched, seconds,
-            finish=stop.reason, text_end=stop.text_end, totals=self._totals(),
-        )  # fmt: skip
+                self.finish, self._text_end = stop.reason, stop.text_end
+            elif len(self.tokens) >= self._limits.max_length:
+                self.finish = FinishReason.LENGTH
+            if self.finish is not None:
+                return count
+        return len(samples)
 
     def _totals(self) -> Totals:
         return Totals(
@@ -174,6 +298,7 @@ class Turn:
             accepted_tokens=self._accepted,
             verify_us=round(self._verify_s * 1e6),
             received_nodes=self._received_nodes + self._tree.received,
+            cached_tokens=self._hits,
         )
 
     def _draft_room(self) -> int:
@@ -181,15 +306,27 @@ class Turn:
         left = min(self._stops.tokens_left, self._limits.max_length - len(self.tokens))
         return max(0, min(self._limits.max_draft, left - 1))
 
-    def _block(self, start: int, tokens: tuple[int, ...], sample_from: int) -> Block:
-        spec = self.spec
-        return Block(
-            slot=self.slot,
-            start=start,
-            tokens=tokens,
-            prefix=self.tokens,
-            sample_from=sample_from,
-            params=spec.params,
-            seed=spec.seed,
-            prompt_len=spec.prompt_len,
-        )
+    def _block(self, start: int, tokens: tuple[int, ...], sample_from: int, parents: tuple[int, ...] = ()) -> Block:
+        return Block(self._held().table, start, tokens, self.tokens, sample_from, self._rule, parents)
+
+    def _held(self) -> Hold:
+        if self.hold is None:
+            raise RuntimeError("a turn without KV pages cannot take part in a step")
+        return self.hold
+
+
+def _parents(picks: list[Pick]) -> tuple[int, ...]:
+    """`Block.parents` of the last token and `picks`; () if they are a chain."""
+    if all(pick.parent == row for row, pick in enumerate(picks)):
+        return ()
+    return (-1, *(pick.parent for pick in picks))
+
+
+def _trials(block: Block, drawn: Drawn) -> list[Trial]:
+    """What was verified at each depth of a tree's sampled path, and which guess was right."""
+    trials: list[Trial] = []
+    for row, token in zip(drawn.rows, drawn.tokens, strict=True):
+        guesses = [block.tokens[r] for r, parent in enumerate(block.parents) if parent == row]
+        if guesses:
+            trials.append((len(guesses), guesses.index(token) if token in guesses else None))
+    return trials

@@ -1,4 +1,4 @@
-"""The turns that run on one model: their KV slots, the scheduler, and what each step commits (sans-IO).
+"""The turns that run on one model: KV pages, the scheduler, and what each step commits (sans-IO).
 
 `EngineBackend` drives it with threads and queues; a simulation drives the same object in virtual time.
 """
@@ -6,20 +6,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from acespec.cloud.acceptance import Acceptance, CostCurve
+from acespec.cloud.acceptance import Acceptance
 from acespec.cloud.backend import Committed, Offer, SessionKey, TurnSpec
-from acespec.cloud.kv_slots import KvSlots
-from acespec.cloud.runner import Runner
-from acespec.cloud.scheduler import FreeRun, Scheduler, Step
+from acespec.cloud.kv_pages import KvPages
+from acespec.cloud.residency import QUANTUM_S, Residency
+from acespec.cloud.runner import Drawn, Runner, longest_sequence
+from acespec.cloud.scheduler import FIRST_TOKEN_S, FreeRun, Scheduler, Step
+from acespec.cloud.step_cost import StepCost
 from acespec.cloud.stops import StopRule, TextDecoder
 from acespec.cloud.turn import Limits, Turn
+from acespec.proto.timing_profile import TimingProfile
 
 
 class TurnTable:
     """Running turns by session. `now` is in seconds of one monotonic clock.
 
-    `decoder` makes a fresh token-to-text decoder for a turn that has stop strings.
+    Args:
+        decoder: makes a fresh token-to-text decoder for a turn that has stop strings.
+        timing: what steps take, if something better is known than the runner's own word.
+        share_prefixes: let principals profit from each other's prompts (and find out, by timing, that somebody used
+            them).
+        quantum_s: how long a turn keeps its KV pages while others wait for theirs.
     """
 
     def __init__(
@@ -30,19 +39,25 @@ class TurnTable:
         decoder: Callable[[], TextDecoder],
         free_run: FreeRun = FreeRun.IDLE,
         max_rows: int = 64,
-        max_sessions: int = 64,
+        timing: TimingProfile | None = None,
+        first_token_s: float = FIRST_TOKEN_S,
+        share_prefixes: bool = False,
+        quantum_s: float = QUANTUM_S,
     ) -> None:
-        self._limits = limits
+        # A sequence that has the memory for itself must fit.
+        self._limits = replace(limits, max_length=min(limits.max_length, longest_sequence(runner)))
         self._decoder = decoder
-        self._scheduler = Scheduler(CostCurve(runner.cost_curve()), free_run=free_run, max_rows=max_rows)
-        self._slots = KvSlots(runner, max_sessions)
+        self.pages = KvPages(runner.pages)
+        self.residency = Residency(self.pages, quantum_s, shared=share_prefixes)
+        self.scheduler = Scheduler(
+            StepCost(timing or runner.timing()),
+            self.residency,
+            free_run=free_run,
+            max_rows=max_rows,
+            first_token_s=first_token_s,
+        )
         self._acceptances: dict[SessionKey, Acceptance] = {}
         self._turns: dict[SessionKey, Turn] = {}
-
-    @property
-    def sessions(self) -> int:
-        """Sessions that hold KV."""
-        return len(self._slots)
 
     @property
     def turns(self) -> list[Turn]:
@@ -50,25 +65,19 @@ class TurnTable:
         return list(self._turns.values())
 
     def open(self, now: float, spec: TurnSpec) -> None:
-        """Start the session's turn; the one that ran before must have been closed.
-
-        Raises:
-            Exhausted: every KV slot serves a running turn.
-        """
+        """Start the session's turn; the one that ran before must have been closed."""
         text = self._decoder() if spec.stop_strings else None
-        stops = StopRule(spec.stop_ids, spec.stop_strings, spec.max_tokens, text)
+        stops = StopRule(spec.stop_ids, spec.stop_strings, spec.max_tokens, text, min_tokens=spec.min_tokens)
         for token in spec.tokens[spec.prompt_len :]:
             stops.push(token)
-        slot, cached = self._slots.take(spec.session, spec.tokens)
         acceptance = self._acceptances.setdefault(spec.session, Acceptance(self._limits.max_draft))
-        turn = Turn(spec, slot, cached, stops, self._limits, acceptance, now)
-        self._turns[spec.session] = turn
-        self._scheduler.add(turn)
+        turn = self._turns[spec.session] = Turn(spec, stops, self._limits, acceptance, now)
+        self.scheduler.add(turn)
 
-    def offer(self, session: SessionKey, offer: Offer) -> None:
+    def offer(self, now: float, session: SessionKey, offer: Offer) -> None:
         """See `Backend.offer`."""
         if turn := self._turns.get(session):
-            turn.offer(offer)
+            turn.offer(now, offer)
 
     def attach(self, session: SessionKey, attached: bool) -> None:
         """See `Backend.attach`."""
@@ -85,41 +94,40 @@ class TurnTable:
         return last
 
     def forget(self, session: SessionKey) -> None:
-        """Free all that is kept for a session whose turn was closed."""
-        self._slots.forget(session)
+        """A session whose turn was closed will not come back. What the prefix cache keeps of it goes when others need
+        the pages."""
         self._acceptances.pop(session, None)
+
+    def seat(self, now: float) -> None:
+        """Give KV pages to turns that wait for them; also while a step runs."""
+        self.scheduler.seat(now)
 
     def plan(self, now: float) -> Step | None:
         """The next step, or None if no turn should step now. Call it between steps only."""
-        self.sweep()
-        return self._scheduler.plan(now)
+        return self.scheduler.plan(now)
 
     def wake_at(self) -> float | None:
         """When `plan` could have a step by the passing of time alone."""
-        return self._scheduler.wake_at()
+        return self.scheduler.wake_at()
 
     def complete(
-        self, now: float, step: Step, samples: Sequence[tuple[int, ...]], seconds: float
+        self, now: float, step: Step, drawn: Sequence[Drawn], seconds: float
     ) -> list[tuple[SessionKey, Committed]]:
-        """Give a finished step's samples to its turns; what they committed."""
-        done = self._scheduler.complete(step, samples, seconds, now)
+        """Give what a finished step drew to its turns; what they committed."""
+        done = self.scheduler.complete(step, drawn, seconds, now)
         for turn, committed in done:
             if committed.finish is not None:
-                self._end(turn)
+                self._turns.pop(turn.spec.session, None)
         return [(turn.spec.session, committed) for turn, committed in done]
 
     def fail(self, step: Step) -> list[SessionKey]:
         """A step broke: end the turns that took part in it; their sessions."""
         broken = [part.turn for part in step.parts if self._turns.get(part.turn.spec.session) is part.turn]
         for turn in broken:
+            turn.cached = 0  # Nobody knows what the step has left in its pages.
             self._end(turn)
         return [turn.spec.session for turn in broken]
 
-    def sweep(self) -> None:
-        """Free the slots of forgotten sessions. Only between steps."""
-        self._slots.sweep()
-
     def _end(self, turn: Turn) -> None:
-        self._scheduler.remove(turn)
+        self.scheduler.remove(turn)
         self._turns.pop(turn.spec.session, None)
-        self._slots.put_back(turn.spec.session, turn.tokens[: turn.cached])

@@ -64,10 +64,20 @@ def generate(
     presence_penalty: opt.PresencePenalty = 0.0,
     seed: opt.Seed = None,
     max_tokens: opt.MaxTokens = 256,
+    min_tokens: opt.MinTokens = 0,
     stop: opt.Stop = None,
+    ignore_eos: opt.IgnoreEos = False,
+    logprobs: opt.Logprobs = False,
+    top_logprobs: opt.TopLogprobs = 0,
+    choices: opt.Choices = 1,
+    json_schema: opt.JsonSchema = None,
+    json_object: opt.JsonObject = False,
+    regex: opt.Regex = None,
+    grammar: opt.Grammar = None,
 ) -> None:
     """Answer one prompt. Text goes to stdout as it is committed, one line of figures to stderr at the end."""
     from acespec.edge import generate_command
+    from acespec.edge.output_format import output_format
     from acespec.edge.run_options import RunOptions
 
     options = RunOptions(
@@ -93,8 +103,12 @@ def generate(
         seed=seed,
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
+        min_tokens=min_tokens,
+        ignore_eos=ignore_eos,
+        top_logprobs=generate_command.alternatives(logprobs, top_logprobs, as_json),
+        format=output_format(json_schema, json_object, regex, grammar),
     )
-    generate_command.run(options, prompt, raw=raw, as_object=as_json)
+    generate_command.run(options, prompt, raw=raw, as_object=as_json, choices=choices)
 
 
 @app.command()
@@ -126,10 +140,16 @@ def chat(
     presence_penalty: opt.PresencePenalty = 0.0,
     seed: opt.Seed = None,
     max_tokens: opt.MaxTokens = 1024,
+    min_tokens: opt.MinTokens = 0,
     stop: opt.Stop = None,
+    json_schema: opt.JsonSchema = None,
+    json_object: opt.JsonObject = False,
+    regex: opt.Regex = None,
+    grammar: opt.Grammar = None,
 ) -> None:
     """Talk, one line a question. Ctrl-C stops an answer; /quit, Ctrl-D or Ctrl-C twice ends the chat."""
     from acespec.edge import chat_command
+    from acespec.edge.output_format import output_format
     from acespec.edge.run_options import RunOptions
 
     chat_command.run(
@@ -156,6 +176,8 @@ def chat(
             seed=seed,
             max_tokens=max_tokens,
             stop=tuple(stop or ()),
+            min_tokens=min_tokens,
+            format=output_format(json_schema, json_object, regex, grammar),
         )
     )
 

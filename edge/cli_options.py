@@ -10,6 +10,8 @@ import typer
 LINK = "Verifier and link"
 MODEL = "Models and drafting"
 SAMPLING = "Sampling"
+FORMAT = "Output format (one of them)"
+MAX_TOP_LOGPROBS = 20
 REPLAY = "Replayed drafters (with --model replay)"
 
 Verifier = Annotated[
@@ -164,6 +166,50 @@ MaxTokens = Annotated[
         envvar="ACESPEC_MAX_TOKENS",
         rich_help_panel=SAMPLING,
     ),
+]
+MinTokens = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=2**31 - 1,
+        help="Neither an end token nor a stop text ends the first so many tokens.",
+        envvar="ACESPEC_MIN_TOKENS",
+        rich_help_panel=SAMPLING,
+    ),
+]
+IgnoreEos = Annotated[
+    bool,
+    typer.Option("--ignore-eos", help="The model's own end tokens do not end the answer.", rich_help_panel=SAMPLING),
+]
+Logprobs = Annotated[
+    bool,
+    typer.Option("--logprobs", help="With --json: log probabilities of the tokens.", rich_help_panel=SAMPLING),
+]
+TopLogprobs = Annotated[
+    int,
+    typer.Option(
+        min=0, max=MAX_TOP_LOGPROBS, help="With --logprobs: likeliest tokens beside each.", rich_help_panel=SAMPLING
+    ),
+]
+Choices = Annotated[
+    int,
+    typer.Option("--choices", "-n", min=1, max=128, help="Answers, each of its own seed.", rich_help_panel=SAMPLING),
+]
+JsonSchema = Annotated[
+    str | None,
+    typer.Option(help="The answer satisfies this schema: a file, or JSON.", rich_help_panel=FORMAT),
+]
+JsonObject = Annotated[
+    bool,
+    typer.Option("--json-object", help="The answer is a JSON object.", rich_help_panel=FORMAT),
+]
+Regex = Annotated[
+    str | None,
+    typer.Option(help="The answer as a whole matches this expression.", rich_help_panel=FORMAT),
+]
+Grammar = Annotated[
+    Path | None,
+    typer.Option(help="The answer follows the grammar in this file, Lark or GBNF.", rich_help_panel=FORMAT),
 ]
 Stop = Annotated[
     list[str] | None,

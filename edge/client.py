@@ -32,6 +32,7 @@ from acespec.models.text_stream import TextStream
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto import wire
 from acespec.proto.errors import ProtocolError, Unavailable
+from acespec.proto.logprobs import TokenLogprobs
 from acespec.proto.messages import ModelCard
 
 log = logging.getLogger(__name__)
@@ -137,7 +138,7 @@ class Client:
         Raises:
             ProtocolError: the verifier refuses, breaks, or cannot be reached for too long.
         """
-        turn = _Turn(self._tokenizer, request.stop_strings, time.monotonic(), self.session)
+        turn = _Turn(self._tokenizer, request, time.monotonic(), self.session)
         await self._begin(ids, request, text, shared)
         try:
             while True:
@@ -167,7 +168,16 @@ class Client:
         self._reconnects = 0
         self.opened.clear()
         await self._forget_old_news()
-        self._worker.begin(TurnContext(request.params, request.seed, len(ids), self._tokenizer.vocab_size))
+        self._worker.begin(
+            TurnContext(
+                request.params,
+                request.seed,
+                len(ids),
+                self._tokenizer.vocab_size,
+                banned=request.end_ids,
+                min_tokens=request.min_tokens,
+            )
+        )
         self.session.start_turn(time.monotonic(), ids, request, text=text, shared=shared)
         if self._stream is None:
             self._connect()
@@ -204,6 +214,7 @@ class Client:
             terms=terms,
             reconnects=self._reconnects,
             resyncs=self.session.reopened,
+            logprobs=None if request.top_logprobs is None else tuple(turn.logprobs),
         )
 
     # -- the stream below ----------------------------------------------------------------------------------------
@@ -292,31 +303,37 @@ class Client:
 class _Turn:
     """The text side of a turn."""
 
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str], now: float, session: EdgeSession) -> None:
+    def __init__(self, tokenizer: Tokenizer, request: TurnRequest, now: float, session: EdgeSession) -> None:
         self.started = now
         self.first_at: float | None = None
         self.first_tokens = 0
         self.token_ids: list[int] = []
+        self.logprobs: list[TokenLogprobs] = []
         self.pieces: list[str] = []
         self.wire_before: WireTotals = session.wire_totals(now)
         self._text = TextStream(tokenizer)
-        self._stop = StopText(stops)
+        self._stop = StopText(request.stop_strings)
+        self._min_tokens = request.min_tokens
 
     def committed(self, event: Committed) -> TextDelta:
         """The text that these tokens make showable."""
         if self.first_at is None:
             self.first_at = time.monotonic()
             self.first_tokens = len(event.tokens)
+        early = max(0, self._min_tokens - len(self.token_ids))
         self.token_ids += event.tokens
-        return self._delta(self._stop.push(self._text.push(event.tokens)), event.tokens)
+        self.logprobs += event.logprobs
+        text = self._stop.push(self._text.push(event.tokens[:early]), may_end=False)
+        text += self._stop.push(self._text.push(event.tokens[early:]))
+        return self._delta(text, event.tokens, event.logprobs)
 
     def finished(self, event: Finished) -> TextDelta:
         """The rest, cut where the cloud says that the answer ends."""
-        return self._delta(self._stop.finish(self._text.flush(), event.text_end), ())
+        return self._delta(self._stop.finish(self._text.flush(), event.text_end))
 
-    def _delta(self, text: str, tokens: tuple[int, ...]) -> TextDelta:
+    def _delta(self, text: str, tokens: tuple[int, ...] = (), logprobs: tuple[TokenLogprobs, ...] = ()) -> TextDelta:
         self.pieces.append(text)
-        return TextDelta(text, tokens)
+        return TextDelta(text, tokens, logprobs)
 
 
 def _given_up(error: ProtocolError, seconds: float) -> Unavailable:

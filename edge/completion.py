@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acespec.edge.wire_stats import WireTotals
+from acespec.proto.logprobs import TokenLogprobs
 from acespec.proto.messages import FinishReason, Opened, Totals
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """Text that was not shown yet (may be empty) and the ids that were committed with it."""
+    """Text that was not shown yet (may be empty), the ids that were committed with it, and their log probabilities."""
 
     text: str
     token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Completion:
     """A finished turn. Times in seconds from the call; bytes as `wire_stats.py` counts them.
 
     `first_tokens` is how many tokens came with the first commit.
+    `logprobs` has one item for each of `token_ids`, and is None if they were not asked for.
     """
 
     text: str
@@ -38,6 +41,7 @@ class Completion:
     terms: Opened
     reconnects: int
     resyncs: int
+    logprobs: tuple[TokenLogprobs, ...] | None = None
 
     @property
     def acceptance_length(self) -> float:

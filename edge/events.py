@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from acespec.proto.logprobs import TokenLogprobs
 from acespec.proto.messages import FinishReason, Opened, Totals
 
 
@@ -16,10 +17,11 @@ class TurnOpened:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Tokens that are final, at positions start, start + 1, ..."""
+    """Tokens that are final, at positions start, start + 1, ...; `logprobs` has one for each, if they were wanted."""
 
     start: int
     tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`acespec generate`: one prompt, one answer."""
+"""`acespec generate`: one prompt, one answer or several."""
 
 from __future__ import annotations
 
@@ -7,27 +7,45 @@ import json
 import sys
 from contextlib import aclosing
 
+from acespec.edge.choices import choices as answers
 from acespec.edge.completion import Completion, TextDelta
-from acespec.edge.report import as_json, as_line
+from acespec.edge.report import Json, as_json, as_line
 from acespec.edge.run_options import RunOptions
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto.errors import UsageError
 
 
-def run(options: RunOptions, prompt: str | None, *, raw: bool, as_object: bool) -> None:
+def run(options: RunOptions, prompt: str | None, *, raw: bool, as_object: bool, choices: int = 1) -> None:
     """Generate and print.
 
     Args:
         prompt: the text; "-" or None reads stdin.
         raw: the text as it is, without the chat template.
-        as_object: one JSON object on stdout instead of streamed text.
+        as_object: one JSON object on stdout instead of streamed text; of several answers, a list of them.
+        choices: how many answers.
 
     Raises:
         AcespecError: whatever went wrong, in one line.
     """
     options.endpoint()  # Complain about the address before anything is fetched or read.
     text = _prompt(prompt)
-    asyncio.run(_generate(options, text, raw, as_object))
+    if choices == 1:
+        asyncio.run(_generate(options, text, raw, as_object))
+    else:
+        asyncio.run(_several(options, text, raw, as_object, choices))
+
+
+def alternatives(logprobs: bool, top: int, as_object: bool) -> int | None:
+    """What `--logprobs` and `--top-logprobs` ask for: see `TurnRequest.top_logprobs`.
+
+    Raises:
+        UsageError: one of them lacks what it needs.
+    """
+    if top and not logprobs:
+        raise UsageError("--top-logprobs needs --logprobs")
+    if logprobs and not as_object:
+        raise UsageError("--logprobs needs --json, which prints them")
+    return top if logprobs else None
 
 
 async def _generate(options: RunOptions, prompt: str, raw: bool, as_object: bool) -> None:
@@ -42,8 +60,23 @@ async def _generate(options: RunOptions, prompt: str, raw: bool, as_object: bool
                 case TextDelta() if not as_object:
                     sys.stdout.write(part.text)
                     sys.stdout.flush()
+                case Completion() if as_object:
+                    _print_json(as_json(part, tokenizer))
                 case Completion():
-                    _conclude(part, as_object)
+                    _conclude(part)
+
+
+async def _several(options: RunOptions, prompt: str, raw: bool, as_object: bool, n: int) -> None:
+    tokenizer = options.tokenizer()
+    text, ids = encode_prompt(tokenizer, prompt, options.system_prompt, raw)
+    done = await answers(lambda: options.client(tokenizer), ids, options.request(tokenizer), n, text=text)
+    if as_object:
+        objects: list[Json] = [as_json(answer, tokenizer) for answer in done]
+        _print_json(objects)
+        return
+    for number, answer in enumerate(done, 1):
+        sys.stdout.write(f"--- answer {number} of {n}, seed {answer.seed}\n{answer.text}")
+        _conclude(answer)
 
 
 def encode_prompt(tokenizer: Tokenizer, prompt: str, system: str | None, raw: bool) -> tuple[str | None, list[int]]:
@@ -69,11 +102,12 @@ def _prompt(given: str | None) -> str:
     return text
 
 
-def _conclude(done: Completion, as_object: bool) -> None:
-    if as_object:
-        sys.stdout.write(json.dumps(as_json(done), ensure_ascii=False) + "\n")
-        sys.stdout.flush()
-        return
+def _print_json(value: Json) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def _conclude(done: Completion) -> None:
     sys.stdout.write("\n")
     sys.stdout.flush()
     sys.stderr.write(as_line(done) + "\n")

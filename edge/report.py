@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from acespec.edge.completion import Completion
+from acespec.models.tokenizer import Tokenizer
+from acespec.proto.logprobs import TokenLogprobs
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | list[int] | str | int | float | bool | None"
 
 
-def as_json(done: Completion) -> dict[str, Json]:
-    """The object that `acespec generate --json` prints.
+NO_CHANCE = -9999.0
+"""The log probability of a token that the model rules out: JSON has no infinity."""
+
+
+def as_json(done: Completion, tokenizer: Tokenizer | None = None) -> dict[str, Json]:
+    """The object that `acespec generate --json` prints. Only the target's tokenizer can spell log probabilities out.
 
     `tokens_per_s` counts the whole time, `decode_tokens_per_s` the time behind the first tokens. `*_bytes` are IP bytes
     with headers and bare acknowledgements, as modelled; `*_payload_bytes` protobuf bytes alone.
@@ -25,7 +31,9 @@ def as_json(done: Completion) -> dict[str, Json]:
             "prompt_tokens": done.prompt_tokens,
             "completion_tokens": len(done.token_ids),
             "total_tokens": done.prompt_tokens + len(done.token_ids),
+            "prompt_tokens_details": {"cached_tokens": totals.cached_tokens},
         },
+        "logprobs": _logprobs(done, tokenizer),
         "timings": {
             "ttft_s": _rounded(done.ttft_s),
             "total_s": _rounded(done.total_s),
@@ -90,6 +98,26 @@ def quantile(values: Sequence[float], share: float) -> float | None:
         return None
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def _logprobs(done: Completion, tokenizer: Tokenizer | None) -> Json:
+    """As in OpenAI's API; None if there are none."""
+    if done.logprobs is None or tokenizer is None:
+        return None
+    pairs = zip(done.token_ids, done.logprobs, strict=True)
+    content: list[Json] = [_token_logprobs(tokenizer, token, item) for token, item in pairs]
+    return {"content": content}
+
+
+def _token_logprobs(tokenizer: Tokenizer, token: int, item: TokenLogprobs) -> dict[str, Json]:
+    alternatives: list[Json] = [_chance(tokenizer, other, logprob) for other, logprob in item.top]
+    return _chance(tokenizer, token, item.logprob) | {"top_logprobs": alternatives}
+
+
+def _chance(tokenizer: Tokenizer, token: int, logprob: float) -> dict[str, Json]:
+    text = tokenizer.decode([token], skip_special=False)
+    spelt = text.encode() if tokenizer.is_special(token) else tokenizer.token_bytes(token)
+    return {"token": text, "logprob": max(logprob, NO_CHANCE), "bytes": list(spelt)}
 
 
 def _milliseconds(values: Sequence[float], share: float) -> float | None:

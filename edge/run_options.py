@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acespec.proto.errors import UsageError
+from acespec.proto.messages import OutputFormat
 from acespec.proto.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class RunOptions:
     seed: int | None
     max_tokens: int
     stop: tuple[str, ...]
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    top_logprobs: int | None = None
+    format: OutputFormat = OutputFormat()
 
     def endpoint(self) -> Endpoint:
         """Where to connect.
@@ -119,16 +124,26 @@ class RunOptions:
         )
 
     def request(self, tokenizer: Tokenizer) -> TurnRequest:
-        """What a turn asks for; draws a seed if none was given."""
+        """What a turn asks for; draws a seed if none was given.
+
+        Raises:
+            UsageError: `min_tokens` is above `max_tokens`.
+        """
         from acespec.edge.turn_request import TurnRequest, as_sent
 
+        if self.min_tokens > self.max_tokens:
+            raise UsageError(f"--min-tokens {self.min_tokens} is above --max-tokens {self.max_tokens}")
         return TurnRequest(
             params=as_sent(self.params),
             seed=secrets.randbits(SEED_BITS) if self.seed is None else self.seed,
             max_tokens=self.max_tokens,
+            min_tokens=self.min_tokens,
             stop_strings=self.stop,
-            end_ids=tokenizer.eos_ids,
+            end_ids=() if self.ignore_eos else tokenizer.eos_ids,
             target_rate=self.target_rate,
+            ignore_eos=self.ignore_eos,
+            top_logprobs=self.top_logprobs,
+            format=self.format,
         )
 
     def _key(self) -> str | None:

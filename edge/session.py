@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from acespec.edge.cadence import Cadence
+from acespec.edge.commit_logprobs import logprobs_of
 from acespec.edge.controller import Controller
 from acespec.edge.draft_desk import DraftDesk, DraftJob
 from acespec.edge.drafters.base import Candidate
@@ -210,6 +211,9 @@ class EdgeSession:
             stop_ids=request.stop_ids,
             stop_strings=request.stop_strings,
             target_rate=request.target_rate,
+            ignore_eos=request.ignore_eos,
+            top_logprobs=request.top_logprobs,
+            format=request.format,
             extra=request.extra,
         )
         self._outbox.clear()
@@ -227,7 +231,7 @@ class EdgeSession:
         """Take a frame; what came of it.
 
         Raises:
-            BadFrame: the bytes are no frame of this protocol, or contradict it.
+            BadFrame: the bytes are no frame of this protocol, or contradict it or the request.
             Desync: the ends disagree on the committed tokens for the second time in this turn.
         """
         self._stats.received(now, len(data))
@@ -264,10 +268,11 @@ class EdgeSession:
         if self._sequence.check() != commit.digest:
             self._sequence.truncate(start)
             return self._disagree(now, start, f"the digest at length {commit.length} differs")
+        logprobs = logprobs_of(commit, len(tokens), self._request.top_logprobs, self._vocab_size)
         self._cadence.heard(now, len(tokens), commit.next_in_ms / 1000)
         self._headway.heard(now, len(tokens), commit.next_in_ms / 1000)
         self._desk.committed(now, self._sequence.ids, len(tokens))
-        events: list[Event] = [Committed(start, tuple(tokens))] if tokens else []
+        events: list[Event] = [Committed(start, tuple(tokens), logprobs)] if tokens else []
         if commit.finish is not None:
             self._phase = Phase.IDLE
             self._desk.clear()

@@ -14,13 +14,20 @@ class StopText:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stop for stop in stops if stop)
         self._held = ""
+        self._barred = 0  # leading characters of what is held that no stop string may end within
         self._shown_bytes = 0
 
-    def push(self, text: str) -> str:
-        """What of the text so far can be shown for certain and was not yet."""
+    def push(self, text: str, *, may_end: bool = True) -> str:
+        """What of the text so far can be shown for certain and was not yet.
+
+        `may_end` is False for text of the first `min_tokens` tokens: a stop string that is complete there ends nothing.
+        """
         pending = self._held + text
+        if not may_end:
+            self._barred = len(pending)
         safe = len(pending) - self._doubtful(pending)
         self._held = pending[safe:]
+        self._barred = max(0, self._barred - safe)
         return self._count(pending[:safe])
 
     def finish(self, rest: str, text_end: int | None) -> str:
@@ -38,9 +45,9 @@ class StopText:
     def _doubtful(self, text: str) -> int:
         """Characters at the end from the first place on where a stop string is complete or may be growing."""
         longest = max(map(len, self._stops), default=0)
-        complete = [at for stop in self._stops if (at := text.find(stop)) >= 0]
-        first = min(complete, default=len(text))
+        starts = (text.find(stop, max(0, self._barred - len(stop) + 1)) for stop in self._stops)
+        first = min((at for at in starts if at >= 0), default=len(text))
         for start in range(max(0, len(text) - longest + 1), first):
-            if any(stop.startswith(text[start:]) for stop in self._stops):
+            if any(len(stop) > len(text) - start and stop.startswith(text[start:]) for stop in self._stops):
                 return len(text) - start
         return len(text) - first

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from acespec.proto.messages import Unserved
+from acespec.proto.messages import OutputFormat, Unserved
 from acespec.proto.sampling_params import SamplingParams
 
 
@@ -18,11 +18,15 @@ class TurnRequest:
         params: how tokens are drawn; rounded to 32-bit floats, as the wire carries them (`as_sent`).
         seed: 64-bit noise key.
         max_tokens: most tokens to generate, counted from the prompt's end.
-        min_tokens: no end before this many.
+        min_tokens: the first so many tokens end nothing.
         stop_ids: ids that end the text besides the model's own.
         stop_strings: texts that end it; the cloud looks for them.
-        end_ids: the model's own end ids and `stop_ids`: nothing is drafted behind one of them.
+        end_ids: all ids that end the text, `stop_ids` and, unless `ignore_eos`, the model's own: nothing is drafted
+            behind one of them, and no drafter that mirrors the target says one before `min_tokens`.
         target_rate: wanted tokens/s; 0 is "no hurry", None the operator's default.
+        ignore_eos: the model's own end ids end nothing.
+        top_logprobs: alternatives to report for each token; None reports no log probabilities at all.
+        format: what the text has to look like.
         extra: controls that a verifier may refuse by name.
     """
 
@@ -34,6 +38,9 @@ class TurnRequest:
     stop_strings: tuple[str, ...] = ()
     end_ids: tuple[int, ...] = ()
     target_rate: float | None = None
+    ignore_eos: bool = False
+    top_logprobs: int | None = None
+    format: OutputFormat = OutputFormat()
     extra: Unserved = Unserved()
 
 

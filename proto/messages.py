@@ -42,19 +42,33 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Unserved:
-    """Sampling controls that have their field on the wire; a verifier that does not serve one refuses it by name."""
+class OutputFormat:
+    """What the generated text has to look like: one of these at most, none leaves it free.
 
-    n: int = 1
-    best_of: int = 1
-    logprobs: bool = False
-    top_logprobs: int = 0
-    prompt_logprobs: bool = False
-    ignore_eos: bool = False
+    Attributes:
+        json_schema: JSON text of a schema that the text has to satisfy.
+        json_object: any JSON object.
+        regex: an expression that the whole text has to match.
+        grammar: a context-free grammar, in Lark's syntax or in GBNF.
+    """
+
     json_schema: str = ""
     json_object: bool = False
     regex: str = ""
     grammar: str = ""
+
+    def asked(self) -> list[str]:
+        """Names of the fields that are set."""
+        return [name for name in self.__slots__ if getattr(self, name)]
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """Sampling controls that have their field on the wire, so that a verifier can refuse them by name."""
+
+    n: int = 1
+    best_of: int = 1
+    prompt_logprobs: bool = False
     suffix: str = ""
 
     def asked(self) -> list[str]:
@@ -68,6 +82,7 @@ class Open:
     """Starts or resumes a turn: the sequence is the longest kept checkpoint plus the appended ids.
 
     `append` is compressed (proto/prompt.py); `target_rate` is in tokens/s, None leaves it to the operator.
+    `top_logprobs` counts the alternatives to report for each token; None reports no log probabilities at all.
     """
 
     session_id: bytes
@@ -86,6 +101,9 @@ class Open:
     stop_strings: tuple[str, ...] = ()
     target_rate: float | None = None
     codec: int = 1
+    ignore_eos: bool = False
+    top_logprobs: int | None = None
+    format: OutputFormat = field(default_factory=OutputFormat)
     extra: Unserved = field(default_factory=Unserved)
 
 
@@ -116,7 +134,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a turn cost the verifier. `verify_us` is the turn's share of step time, by rows."""
+    """What a turn cost the verifier.
+
+    `verify_us` is the turn's share of step time, by rows; `cached_tokens` are prompt tokens whose KV was there already.
+    """
 
     verify_steps: int = 0
     plain_steps: int = 0
@@ -124,11 +145,15 @@ class Totals:
     accepted_tokens: int = 0
     verify_us: int = 0
     received_nodes: int = 0
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Tokens that are final. `tokens` is packed (proto/tokens.py) and follows the matched node."""
+    """Tokens that are final. `tokens` is packed (proto/tokens.py) and follows the matched node.
+
+    `logprobs` is packed (proto/logprobs.py): an item for each token of the commit, matched ones included, if asked for.
+    """
 
     length: int
     digest: int
@@ -142,6 +167,7 @@ class Commit:
     finish: FinishReason | None = None
     text_end: int | None = None
     totals: Totals | None = None
+    logprobs: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,47 +1,20 @@
 """Named timings of hardware that is not here: verifiers as t_v(rows, sessions) with a prefill rate, drafters as t_d.
 
 All figures are approximate, and none was measured by this project on the hardware named; each profile says where its
-figures come from and how they were made. Times are for short contexts.
+figures come from and how they were made. Times are for short contexts. A verifier may also be named by a file that
+`acespec-verifier bench` has saved on the machine in question.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from acespec.proto.errors import UsageError
+from acespec.proto.timing_profile import TimingProfile
 
 ROW_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-
-
-@dataclass(frozen=True, slots=True)
-class VerifierProfile:
-    """A target on its hardware.
-
-    Attributes:
-        curve: (rows, seconds) of a verify step, ascending; linear between, beyond the last by its slope.
-        session_s: what each further session adds to a step: its KV is read once.
-        prefill_rate: prompt tokens per second.
-        source: where the figures come from.
-    """
-
-    name: str
-    curve: tuple[tuple[int, float], ...]
-    session_s: float
-    prefill_rate: float
-    source: str
-
-    def step_s(self, rows: int, sessions: int = 1) -> float:
-        """t_v(rows, sessions) in seconds."""
-        points = self.curve
-        if len(points) == 1 or rows <= points[0][0]:
-            base = points[0][1]
-        else:
-            i = min(bisect_right([r for r, _ in points], rows), len(points) - 1)
-            (r0, s0), (r1, s1) = points[i - 1], points[i]
-            base = s0 + (s1 - s0) * (rows - r0) / (r1 - r0)
-        return base + self.session_s * max(0, sessions - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +49,14 @@ class Roofline:
         reading = self.weight_gb / self.gb_per_s
         return self.overhead_s + max(reading, rows * self.gflop_per_row / self.tflop_per_s / 1000)
 
-    def profile(self, name: str, *, session_s: float, source: str) -> VerifierProfile:
+    def profile(self, name: str, *, session_s: float, source: str) -> TimingProfile:
         """A verifier with this curve; it prefills at the arithmetic rate."""
         knee = int(1000 * self.tflop_per_s * self.weight_gb / self.gb_per_s / self.gflop_per_row)
         curve = tuple((rows, self.step_s(rows)) for rows in sorted({*ROW_COUNTS, knee}))
-        return VerifierProfile(name, curve, session_s, 1000 * self.tflop_per_s / self.gflop_per_row, source)
+        return TimingProfile(name, curve, session_s, 1000 * self.tflop_per_s / self.gflop_per_row, source)
 
+
+THEORY_CURVE = ((1, 0.025), (256, 0.025), (512, 0.050))
 
 _VERIFIERS = (
     Roofline(16.4, 0.75 * 3350, 16.4, 0.6 * 989, 0.0010).profile(
@@ -97,7 +72,7 @@ _VERIFIERS = (
         "50 % are assumed reached; gives the 25 ms that the closed forms' table uses. Tuned AR on 4 H100 in bf16 was "
         "54.7 tokens/s, 18 ms (arXiv 2603.03251)",
     ),
-    VerifierProfile(
+    TimingProfile(
         "a100-70b",
         ((1, 0.1455), (16, 0.1460), (64, 0.1480), (128, 0.1560), (256, 0.2100)),
         session_s=0.0005,
@@ -105,13 +80,29 @@ _VERIFIERS = (
         source="Llama-70B, bf16, 4 A100-40GB, PyTorch: plain decoding at 6.87 tokens/s (arXiv 2609.02514, table I); "
         "how rows and prefill cost there is assumed",
     ),
-    VerifierProfile(
+    TimingProfile(
         "cpu-135m",
         ((1, 0.061), (2, 0.115), (4, 0.116), (8, 0.142), (16, 0.179), (32, 0.277), (64, 0.475)),
         session_s=0.0,
         prefill_rate=264.0,
         source="SmolLM2-135M, float32, torch on one Zen 3 thread, measured at a 256-token context by this project; the "
         "point at 64 rows is extrapolated. The one curve here on which a second row is dear",
+    ),
+    TimingProfile(
+        "theory-25ms",
+        THEORY_CURVE,
+        session_s=0.0,
+        prefill_rate=10_240.0,
+        source="the closed forms' t_v: 25 ms whatever rows and sessions, no machine's. That rows beyond 256 cost what "
+        "256 do in proportion, and prompt rows likewise, is assumed",
+    ),
+    TimingProfile(
+        "theory-25ms-serial",
+        THEORY_CURVE,
+        session_s=0.025,
+        prefill_rate=10_240.0,
+        source="the closed forms' t_v, 25 ms, as if sessions shared nothing: each adds a whole step, as where reading "
+        "their KV is all that takes time. The worst that batching can be, no machine's",
     ),
 )
 
@@ -132,16 +123,23 @@ _DRAFTERS = (
     DrafterProfile("instant", 0.0, "no time at all: a table of n-grams, or a drafter that only pretends"),
 )
 
-VERIFIERS: Mapping[str, VerifierProfile] = {profile.name: profile for profile in _VERIFIERS}
+VERIFIERS: Mapping[str, TimingProfile] = {profile.name: profile for profile in _VERIFIERS}
 DRAFTERS: Mapping[str, DrafterProfile] = {profile.name: profile for profile in _DRAFTERS}
 
 
-def find_verifier(name: str) -> VerifierProfile:
-    """The verifier profile of that name. Raises UsageError that lists the names."""
-    try:
+def find_verifier(name: str) -> TimingProfile:
+    """The verifier profile of that name, or the one in the file of that name.
+
+    Raises UsageError: no such profile (the message lists the names), or not a profile's file.
+    """
+    if name in VERIFIERS:
         return VERIFIERS[name]
-    except KeyError:
-        raise UsageError(f"no verifier profile {name!r}: choose one of {', '.join(VERIFIERS)}") from None
+    path = Path(name)
+    if path.suffix == ".json" or path.is_file():
+        return TimingProfile.load(path)
+    raise UsageError(
+        f"no verifier profile {name!r}: choose one of {', '.join(VERIFIERS)}, or a file of acespec-verifier bench"
+    )
 
 
 def find_drafter(name: str) -> DrafterProfile:

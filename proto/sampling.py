@@ -3,7 +3,8 @@
 Per row, everything in float32, each operation rounded on its own:
 
     logits -> entries beyond the vocabulary dropped -> repetition, frequency, presence penalty -> bias
-           -> / temperature -> top-k -> top-p -> min-p -> + Gumbel noise -> argmax, the lowest id on a tie
+           -> grammar and banned tokens removed -> / temperature -> top-k -> top-p -> min-p
+           -> + Gumbel noise -> argmax, the lowest id on a tie
 
 Adding Gumbel noise and taking the argmax draws from the softmax of the row (Gumbel, 1954). Nothing else enters: not
 the drafter, not the other rows, not the call order. Temperature 0 stops after the bias and takes the argmax.
@@ -11,7 +12,8 @@ the drafter, not the other rows, not the call order. Temperature 0 stops after t
 Details that a twin has to keep:
 * Repetition: tokens of prompt and generated part; positive logits are divided, others multiplied.
 * Frequency: float32(penalty) * float32(count in the generated part) is subtracted; then presence, once.
-* NaN counts as -inf and is never sampled; +inf and overflow count as 1e30. If nothing is left, token 0 is.
+* NaN counts as -inf and is never sampled; +inf and overflow count as 1e30. If nothing is left, token 0 is; under a
+  grammar the lowest id that it allows.
 * The filters are those of `filters`; what they remove is -inf.
 """
 
@@ -54,9 +56,16 @@ def sample(
     prefix: Sequence[int] = (),
     prompt_len: int = 0,
     vocab_size: int | None = None,
+    banned: Sequence[int] = (),
+    allowed: NDArray[np.bool_] | None = None,
 ) -> int:
-    """The token at `position` (its absolute index: the prefix's length). For the rest see `processed`."""
-    row = _adjusted(logits, params, prefix, prompt_len, _size(vocab_size, logits))
+    """The token at `position` (its absolute index: the prefix's length). For the rest see `processed`.
+
+    Args:
+        banned: ids that may not be drawn here.
+        allowed: bool[vocab_size] of a grammar; None allows all.
+    """
+    row = _adjusted(logits, params, prefix, prompt_len, _size(vocab_size, logits), banned, allowed)
     if params.greedy:
         return int(row.argmax())
     ids = filters.kept(row, params)
@@ -75,6 +84,7 @@ def propose(
     prefix: Sequence[int] = (),
     prompt_len: int = 0,
     vocab_size: int | None = None,
+    banned: Sequence[int] = (),
 ) -> list[tuple[int, float]]:
     """A drafter's k guesses of what `sample` will draw from the target's logits, given the drafter's own.
 
@@ -87,7 +97,7 @@ def propose(
     """
     if k < 1:
         return []
-    row = _adjusted(logits, params, prefix, prompt_len, _size(vocab_size, logits))
+    row = _adjusted(logits, params, prefix, prompt_len, _size(vocab_size, logits), banned)
     ids = np.flatnonzero(row > -np.inf) if params.greedy else _surviving(row, params)
     values = row[ids]
     scores = values if params.greedy else _scores(row, ids, seed, position)
@@ -100,19 +110,28 @@ def _size(vocab_size: int | None, logits: Row) -> int:
     return logits.size if vocab_size is None else vocab_size
 
 
-def _adjusted(logits: Row, params: SamplingParams, prefix: Sequence[int], prompt_len: int, vocab_size: int) -> Row:
-    """A fresh row after penalties, bias and temperature; no NaN, no +inf, not all -inf."""
+def _adjusted(
+    logits: Row,
+    params: SamplingParams,
+    prefix: Sequence[int],
+    prompt_len: int,
+    vocab_size: int,
+    banned: Sequence[int] = (),
+    allowed: NDArray[np.bool_] | None = None,
+) -> Row:
+    """A fresh row after penalties, bias, masks and temperature; no NaN, no +inf, not all -inf."""
     row = _without_padding(logits, vocab_size)
     with np.errstate(invalid="ignore", over="ignore"):
         _penalise_repetition(row, params.repetition_penalty, prefix)
         _penalise_generated(row, params, prefix, prompt_len)
         _add_bias(row, params.logit_bias)
+        _mask(row, banned, allowed)
         if not params.greedy:
             row /= np.float32(params.temperature)
     np.fmax(row, -np.inf, out=row)
     np.minimum(row, _CEILING, out=row)
     if row.max() == -np.inf:
-        row[0] = 0.0
+        row[0 if allowed is None else int(allowed.argmax())] = 0.0
     return row
 
 
@@ -144,6 +163,15 @@ def _add_bias(row: Row, bias: Sequence[tuple[int, float]]) -> None:
     for token, value in bias:
         if 0 <= token < row.size:
             row[token] += np.float32(value)
+
+
+def _mask(row: Row, banned: Sequence[int], allowed: NDArray[np.bool_] | None) -> None:
+    """Remove tokens that may not be drawn; a ban that would leave nothing is lifted."""
+    if allowed is not None:
+        row[~allowed] = -np.inf
+    ids = [token for token in banned if 0 <= token < row.size]
+    if ids and (spared := np.delete(row, ids)).size and spared.max() > -np.inf:
+        row[ids] = -np.inf
 
 
 def _occurrences(tokens: Sequence[int], vocab_size: int) -> tuple[NDArray[np.int64], Row]:

@@ -184,7 +184,7 @@ Global___LogitBias: _TypeAlias = LogitBias  # noqa: Y015
 @_typing.final
 class Sampling(_message.Message):
     """Every sampling control of the OpenAI API that reaches the target, served or not: a verifier refuses by name
-    what it does not serve.
+    what it does not serve. At most one of json_schema, json_object, regex and grammar may be set.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -218,7 +218,9 @@ class Sampling(_message.Message):
     n: _builtins.int
     best_of: _builtins.int
     logprobs: _builtins.bool
+    """report each token's log probability, see proto/logprobs.py"""
     top_logprobs: _builtins.int
+    """and those of the likeliest tokens beside it; needs `logprobs`"""
     prompt_logprobs: _builtins.bool
     ignore_eos: _builtins.bool
     json_schema: _builtins.str
@@ -449,6 +451,7 @@ class Commit(_message.Message):
     FINISH_FIELD_NUMBER: _builtins.int
     TEXT_END_FIELD_NUMBER: _builtins.int
     TOTALS_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
     length: _builtins.int
     matched: _builtins.int
     """the last matched node beyond the previous length"""
@@ -466,6 +469,8 @@ class Commit(_message.Message):
     finish: Global___FinishReason.ValueType
     text_end: _builtins.int
     """UTF-8 bytes of the generated text that belong to it"""
+    logprobs: _builtins.bytes
+    """one item for each token of this commit, if asked for; see proto/logprobs.py"""
     @_builtins.property
     def totals(self) -> Global___Totals:
         """on the final commit"""
@@ -485,10 +490,11 @@ class Commit(_message.Message):
         finish: Global___FinishReason.ValueType = ...,
         text_end: _builtins.int | None = ...,
         totals: Global___Totals | None = ...,
+        logprobs: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_matched", b"_matched", "_text_end", b"_text_end", "matched", b"matched", "text_end", b"text_end", "totals", b"totals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_matched", b"_matched", "_text_end", b"_text_end", "ack", b"ack", "digest", b"digest", "finish", b"finish", "held_us", b"held_us", "length", b"length", "load", b"load", "matched", b"matched", "next_in_ms", b"next_in_ms", "text_end", b"text_end", "tokens", b"tokens", "totals", b"totals", "verify_us", b"verify_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_matched", b"_matched", "_text_end", b"_text_end", "ack", b"ack", "digest", b"digest", "finish", b"finish", "held_us", b"held_us", "length", b"length", "load", b"load", "logprobs", b"logprobs", "matched", b"matched", "next_in_ms", b"next_in_ms", "text_end", b"text_end", "tokens", b"tokens", "totals", b"totals", "verify_us", b"verify_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__matched: _TypeAlias = _typing.Literal["matched"]  # noqa: Y015
     _WhichOneofArgType__matched: _TypeAlias = _typing.Literal["_matched", b"_matched"]  # noqa: Y015
@@ -513,6 +519,7 @@ class Totals(_message.Message):
     ACCEPTED_TOKENS_FIELD_NUMBER: _builtins.int
     VERIFY_US_FIELD_NUMBER: _builtins.int
     RECEIVED_NODES_FIELD_NUMBER: _builtins.int
+    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     verify_steps: _builtins.int
     """target forwards for this turn, plain ones included"""
     plain_steps: _builtins.int
@@ -523,6 +530,8 @@ class Totals(_message.Message):
     verify_us: _builtins.int
     """this turn's share of the steps' time, by rows"""
     received_nodes: _builtins.int
+    cached_tokens: _builtins.int
+    """prompt tokens whose KV was there already"""
     def __init__(
         self,
         *,
@@ -532,10 +541,11 @@ class Totals(_message.Message):
         accepted_tokens: _builtins.int = ...,
         verify_us: _builtins.int = ...,
         received_nodes: _builtins.int = ...,
+        cached_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_tokens", b"accepted_tokens", "draft_tokens", b"draft_tokens", "plain_steps", b"plain_steps", "received_nodes", b"received_nodes", "verify_steps", b"verify_steps", "verify_us", b"verify_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_tokens", b"accepted_tokens", "cached_tokens", b"cached_tokens", "draft_tokens", b"draft_tokens", "plain_steps", b"plain_steps", "received_nodes", b"received_nodes", "verify_steps", b"verify_steps", "verify_us", b"verify_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -167,6 +167,7 @@ def _commit_out(c: m.Commit) -> pb.Commit:
         finish=pb.FinishReason.ValueType(c.finish or 0),
         text_end=c.text_end,
         totals=totals,
+        logprobs=c.logprobs,
     )
 
 
@@ -187,6 +188,7 @@ def _commit_in(c: pb.Commit) -> m.Commit:
         finish=_finish_in(c.finish),
         text_end=c.text_end if c.HasField("text_end") else None,
         totals=totals,
+        logprobs=c.logprobs,
     )
 
 
@@ -204,7 +206,7 @@ def _open_out(o: m.Open) -> pb.Open:
         epoch=o.epoch,
         model=o.model,
         fingerprint=o.fingerprint,
-        sampling=_sampling_out(o.params, o.extra),
+        sampling=_sampling_out(o),
         seed=o.seed,
         max_tokens=o.max_tokens,
         min_tokens=o.min_tokens,
@@ -223,7 +225,6 @@ def _open_in(o: pb.Open) -> m.Open:
         raise BadFrame(f"session_id has {len(o.session_id)} bytes, not {m.SESSION_ID_BYTES}")
     if any(len(c.digest) != m.DIGEST_BYTES for c in o.keep):
         raise BadFrame(f"a checkpoint digest does not have {m.DIGEST_BYTES} bytes")
-    params, extra = _sampling_in(o.sampling)
     return m.Open(
         session_id=o.session_id,
         epoch=o.epoch,
@@ -231,7 +232,7 @@ def _open_in(o: pb.Open) -> m.Open:
         prompt_len=o.prompt_len,
         seed=o.seed,
         max_tokens=o.max_tokens,
-        params=params,
+        params=_params_in(o.sampling),
         append=o.append,
         keep=tuple(m.Checkpoint(c.length, c.digest) for c in o.keep),
         model=o.model,
@@ -241,11 +242,15 @@ def _open_in(o: pb.Open) -> m.Open:
         stop_strings=tuple(o.stop_strings),
         target_rate=_finite(o.target_rate, "target_rate", low=0.0) if o.HasField("target_rate") else None,
         codec=o.codec or pb.CODEC_RAW,
-        extra=extra,
+        ignore_eos=o.sampling.ignore_eos,
+        top_logprobs=_top_logprobs_in(o.sampling),
+        format=m.OutputFormat(**{name: getattr(o.sampling, name) for name in m.OutputFormat.__slots__}),
+        extra=_unserved_in(o.sampling),
     )
 
 
-def _sampling_out(p: SamplingParams, x: m.Unserved) -> pb.Sampling:
+def _sampling_out(o: m.Open) -> pb.Sampling:
+    p, x = o.params, o.extra
     return pb.Sampling(
         temperature=p.temperature,
         top_k=p.top_k,
@@ -257,13 +262,18 @@ def _sampling_out(p: SamplingParams, x: m.Unserved) -> pb.Sampling:
         logit_bias=[pb.LogitBias(token=t, bias=b) for t, b in p.logit_bias],
         n=0 if x.n == 1 else x.n,
         best_of=0 if x.best_of == 1 else x.best_of,
-        **{name: getattr(x, name) for name in x.__slots__ if name not in ("n", "best_of")},
+        prompt_logprobs=x.prompt_logprobs,
+        suffix=x.suffix,
+        logprobs=o.top_logprobs is not None,
+        top_logprobs=o.top_logprobs or 0,
+        ignore_eos=o.ignore_eos,
+        **{name: getattr(o.format, name) for name in o.format.__slots__},
     )
 
 
-def _sampling_in(s: pb.Sampling) -> tuple[SamplingParams, m.Unserved]:
+def _params_in(s: pb.Sampling) -> SamplingParams:
     """Values arrive as 32-bit floats on both ends alike: the edge rounds its own before it uses them."""
-    params = SamplingParams(
+    return SamplingParams(
         temperature=_finite(s.temperature, "temperature", 0.0, 100.0),
         top_k=s.top_k,
         top_p=_finite(s.top_p, "top_p", 0.0, 1.0) if s.HasField("top_p") else 1.0,
@@ -275,9 +285,13 @@ def _sampling_in(s: pb.Sampling) -> tuple[SamplingParams, m.Unserved]:
         presence_penalty=_finite(s.presence_penalty, "presence_penalty"),
         logit_bias=tuple((b.token, _finite(b.bias, "logit_bias")) for b in s.logit_bias),
     )
-    extra = m.Unserved(
-        n=s.n or 1,
-        best_of=s.best_of or 1,
-        **{name: getattr(s, name) for name in m.Unserved.__slots__ if name not in ("n", "best_of")},
-    )
-    return params, extra
+
+
+def _top_logprobs_in(s: pb.Sampling) -> int | None:
+    if s.top_logprobs and not s.logprobs:
+        raise BadFrame("top_logprobs without logprobs: ask for both, or for neither")
+    return s.top_logprobs if s.logprobs else None
+
+
+def _unserved_in(s: pb.Sampling) -> m.Unserved:
+    return m.Unserved(n=s.n or 1, best_of=s.best_of or 1, prompt_logprobs=s.prompt_logprobs, suffix=s.suffix)

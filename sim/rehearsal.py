@@ -254,8 +254,8 @@ def _bound(what: str, number: int, most: int) -> None:
 
 
 def _check_empty(server: VirtualServer) -> None:
-    if server.alive and (len(server.hosts) or server.table.sessions or server.table.turns or server.streams):
+    if server.alive and (len(server.hosts) or server.table.pages.in_use or server.table.turns or server.streams):
         raise RuleBroken(
-            f"left behind when all had gone: {len(server.hosts)} sessions, {server.table.sessions} KV slots, "
+            f"left behind when all had gone: {len(server.hosts)} sessions, {server.table.pages.in_use} KV pages, "
             f"{len(server.table.turns)} turns, {len(server.streams)} streams"
         )

@@ -8,6 +8,7 @@ from functools import partial
 
 from acespec.cloud.admission import SERVED, Admission
 from acespec.cloud.backend import Committed, Offer, SessionKey, TurnSpec
+from acespec.cloud.runner import Drawn
 from acespec.cloud.scheduler import FreeRun, Step
 from acespec.cloud.session_host import SessionHost, SessionHosts
 from acespec.cloud.stops import TextDecoder
@@ -29,6 +30,7 @@ MAX_SESSIONS = 4
 EXPIRE_EVERY_S = 1.0
 SOONEST_S = 0.001
 MAX_LENGTH = 400
+PAGES = 10
 PRINCIPAL = "rehearsal"
 
 Ended = Callable[[ProtocolError], None]
@@ -112,13 +114,12 @@ class VirtualServer:
         self.agenda = agenda
         self.alive = True
         self.draining = False
-        self.runner = ToyRunner(VOCAB, MAX_LENGTH)
+        self.runner = ToyRunner(VOCAB, MAX_LENGTH, pages=PAGES)
         self.table = TurnTable(
             self.runner,
             limits=Limits(MAX_DRAFT, MAX_NODES, setup.run_ahead, MAX_LENGTH),
             decoder=_no_text,
             free_run=FreeRun(setup.policy),
-            max_sessions=MAX_SESSIONS,
         )
         self.hosts = SessionHosts(
             Admission(_card(self.runner, setup), _no_encoder), self, grace_s=setup.grace, max_sessions=MAX_SESSIONS
@@ -160,7 +161,7 @@ class VirtualServer:
 
     def offer(self, key: SessionKey, offer: Offer) -> None:
         """See `Turns.offer`."""
-        self.table.offer(key, offer)
+        self.table.offer(self.agenda.now, key, offer)
         self._kick()
 
     def attach(self, key: SessionKey, attached: bool) -> None:
@@ -205,14 +206,14 @@ class VirtualServer:
                 self._kick(max(wake_at, now + SOONEST_S))
             return
         self._stepping = True
-        seconds = self._step_s * (1 + step.rows / 32)
+        seconds = self._step_s * (1 + (step.rows + step.prompt_rows) / 32)
         self.agenda.at(now + seconds, partial(self._complete, step, self.runner.step(step.blocks), seconds))
 
-    def _complete(self, step: Step, samples: list[tuple[int, ...]], seconds: float) -> None:
+    def _complete(self, step: Step, drawn: list[Drawn], seconds: float) -> None:
         self._stepping = False
         if not self.alive:
             return
-        for key, committed in self.table.complete(self.agenda.now, step, samples, seconds):
+        for key, committed in self.table.complete(self.agenda.now, step, drawn, seconds):
             self._hand_over(key, committed)
         self._on_step()
         self._kick()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from acespec.cloud.load import Target
-from acespec.cloud.replay.runner import MAX_LENGTH, ReplayRunner
+from acespec.cloud.replay.runner import MAX_LENGTH, PAGES, ReplayRunner
 from acespec.models.replay_tokenizer import replay_model, replay_tokenizer
 from acespec.proto.replay_profiles import find_verifier
 from acespec.proto.replay_text import replay_text
@@ -17,13 +17,13 @@ def load_replay(
     vocab_size: int,
     ids: Path | None = None,
     max_length: int | None = None,
-    max_sessions: int = 64,
+    kv_pages: int | None = None,
     background: int = 0,
     never_idle: bool = False,
 ) -> Target:
     """A target of `vocab_size` ids that says the texts of file `ids`, or a synthetic one, at a profile's speed.
 
-    `never_idle`: see `ReplayRunner`.
+    `profile` is a name or a file that `acespec-verifier bench` saved; `never_idle`: see `ReplayRunner`.
 
     Raises:
         UsageError: no such profile, a file that cannot be read, or a vocabulary that is too small.
@@ -33,8 +33,8 @@ def load_replay(
         find_verifier(profile),
         vocab_size=vocab_size,
         max_length=max_length or MAX_LENGTH,
+        pages=kv_pages or PAGES,
         background=background,
-        max_slots=max_sessions,
         never_idle=never_idle,
     )
     return Target(replay_model(vocab_size), runner, replay_tokenizer(vocab_size))

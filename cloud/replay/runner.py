@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 
-from acespec.cloud.runner import Block, check_block, draw
-from acespec.proto.errors import Exhausted, InvalidRequest
+from acespec.cloud.runner import Block, Drawn, check_blocks, walk
+from acespec.proto.logprobs import TokenLogprobs
 from acespec.proto.replay_pace import JOIN_S, NEVER_IDLE_S, Pace
-from acespec.proto.replay_profiles import ROW_COUNTS, VerifierProfile
+from acespec.proto.replay_profiles import ROW_COUNTS
 from acespec.proto.replay_text import ReplayText
+from acespec.proto.timing_profile import TimingProfile
 
 MAX_LENGTH = 32_768
-MAX_SLOTS = 4096
+PAGES = 65_536
+"""Pages hold nothing here, so there may be many: 4 million positions."""
+REPORT_EVERY = 1000
 
 _log = logging.getLogger(__name__)
 
 
 class ReplayRunner:
-    """`Runner` over a `ReplayText` with a `VerifierProfile`'s times.
+    """`Runner` over a `ReplayText` with a profile's times. It trusts its caller about KV, since it has none.
 
     `background` is load by others: sessions that bring one row each to every step and take nothing from it.
     `never_idle` says that a step follows the last one at once while a turn runs, as under `--free-run always`.
@@ -32,21 +35,19 @@ class ReplayRunner:
     def __init__(
         self,
         text: ReplayText,
-        profile: VerifierProfile,
+        profile: TimingProfile,
         *,
         vocab_size: int,
         max_length: int = MAX_LENGTH,
+        pages: int = PAGES,
         background: int = 0,
-        max_slots: int = MAX_SLOTS,
         never_idle: bool = False,
     ) -> None:
         self._text = text
-        self._profile = profile
+        self._timing = loaded(profile, background)
         self._vocab_size = vocab_size
         self._max_length = max_length
-        self._background = background
-        self._lengths: dict[int, int] = {}
-        self._free = list(range(max_slots))[::-1]
+        self._pages = pages
         self.pace = Pace(NEVER_IDLE_S if never_idle else JOIN_S)
 
     @property
@@ -58,6 +59,10 @@ class ReplayRunner:
         return self._max_length
 
     @property
+    def pages(self) -> int:
+        return self._pages
+
+    @property
     def numerics_id(self) -> str:
         return f"replay-{self._text.name}"
 
@@ -65,55 +70,54 @@ class ReplayRunner:
     def exact(self) -> bool:
         return True
 
-    def allocate(self) -> int:
-        if not self._free:
-            raise Exhausted("all replay slots are in use; try again in a moment")
-        slot = self._free.pop()
-        self._lengths[slot] = 0
-        return slot
+    def timing(self) -> TimingProfile:
+        """What steps take, the background's share included."""
+        return self._timing
 
-    def release(self, slot: int) -> None:
-        del self._lengths[slot]
-        self._free.append(slot)
-        if self.pace.pieces:
-            mean_ms = 1e3 * self.pace.late_s / self.pace.pieces
-            _log.info("replayed %d steps, late by %.3f ms on average", self.pace.pieces, mean_ms)
-
-    def length(self, slot: int) -> int:
-        return self._lengths[slot]
-
-    def step(self, blocks: Sequence[Block]) -> list[tuple[int, ...]]:
+    def step(self, blocks: Sequence[Block]) -> list[Drawn]:
         """See `acespec.cloud.runner.Runner.step`. Returns when the prescribed time is over."""
-        self._check(blocks)
-        for block in blocks:
-            self._lengths[block.slot] = block.end
-        samples = [draw(block, partial(self._token, block)) for block in blocks]
+        check_blocks(blocks, self._pages, self._vocab_size, self._max_length)
+        drawn = [self._draw(block) for block in blocks]
         if any(block.sample_from > 0 for block in blocks):
             self.pace.rest()  # A turn begins; before it there may have been none.
         self.pace.work(self.step_s(blocks))
-        return samples
+        self._report()
+        return drawn
 
     def step_s(self, blocks: Sequence[Block]) -> float:
         """The prescribed time of a step: its verify rows in one pass, then its prompt rows at the prefill rate."""
         verify = [block for block in blocks if block.sample_from == 0]
         prompt_rows = sum(len(block.tokens) for block in blocks if block.sample_from > 0)
         rows = sum(len(block.tokens) for block in verify)
-        return self._verify_s(rows, len(verify)) + prompt_rows / self._profile.prefill_rate
+        positions = sum(len(block.tokens) * block.start for block in verify)
+        return self._timing.step_s(rows, len(verify), positions) + self._timing.prefill_s(prompt_rows)
 
-    def cost_curve(self) -> list[tuple[int, float]]:
-        return [(rows, self._verify_s(rows, 1)) for rows in sorted({*ROW_COUNTS, *(r for r, _ in self._profile.curve)})]
+    def _draw(self, block: Block) -> Drawn:
+        depths, rule = block.depths, block.rule
 
-    def _verify_s(self, rows: int, sessions: int) -> float:
-        return self._profile.step_s(rows + self._background, sessions + self._background)
+        def draw_row(row: int) -> int:
+            return self._text.token(rule.seed, block.start + depths[row] + 1, rule.prompt_len)
 
-    def _token(self, block: Block, row: int) -> int:
-        return self._text.token(block.seed, block.start + row + 1, block.prompt_len)
+        drawn = walk(block, draw_row)
+        if rule.top_logprobs is None:
+            return drawn
+        return replace(drawn, logprobs=tuple(_certain(token, rule.top_logprobs) for token in drawn.tokens))
 
-    def _check(self, blocks: Sequence[Block]) -> None:
-        slots = [block.slot for block in blocks]
-        if not blocks or len(set(slots)) < len(slots):
-            raise InvalidRequest("a step needs at least one block and no slot twice")
-        for block in blocks:
-            if block.slot not in self._lengths:
-                raise InvalidRequest(f"slot {block.slot} is not allocated; allocate one first")
-            check_block(block, self.length(block.slot), self._vocab_size, self.max_length)
+    def _report(self) -> None:
+        if self.pace.pieces % REPORT_EVERY == 0:
+            mean_ms = 1e3 * self.pace.late_s / self.pace.pieces
+            _log.info("replayed %d steps, late by %.3f ms on average", self.pace.pieces, mean_ms)
+
+
+def loaded(profile: TimingProfile, background: int) -> TimingProfile:
+    """What a profile leaves to us if `background` sessions of others bring one row each to every step."""
+    if background == 0:
+        return profile
+    counts = {*ROW_COUNTS, *(rows - background for rows, _ in profile.curve)}
+    curve = tuple((r, profile.step_s(r + background, 1 + background)) for r in sorted(counts) if r > 0)
+    return replace(profile, curve=curve)
+
+
+def _certain(token: int, top: int) -> TokenLogprobs:
+    """A known text has no alternatives."""
+    return TokenLogprobs(0.0, ((token, 0.0),) if top else ())

@@ -1,6 +1,6 @@
-"""Causal attention of a step's rows over their slots, each row as if it were alone.
+"""Causal attention of a step's rows over their pages, each row as if it were alone.
 
-A row at position p attends over positions 0 .. ceil((p + 1) / TILE) * TILE - 1, the last tile masked: an extent
+A row at position p attends over positions 0 .. ceil((p + 1) / PAGE) * PAGE - 1, the last page masked: an extent
 that its own position decides. Every (row, KV head) pair is an item of its own to torch's attention: the queries of
 the head's group stand where others put the sequence, rows stand in the batch. So each item is a product of fixed
 shape [group, head_dim] x [head_dim, extent], and neither the other rows, nor the other sessions, nor the number
@@ -18,49 +18,25 @@ from dataclasses import dataclass
 
 import torch
 
-from acespec.cloud.torch_backend.kv_cache import Slot, whole_tiles
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Where one block's rows stand in the step, and where in their slot."""
-
-    first: int
-    rows: int
-    start: int
-    slot: Slot
-
-    @property
-    def in_step(self) -> slice:
-        return slice(self.first, self.first + self.rows)
-
-    @property
-    def in_slot(self) -> slice:
-        return slice(self.start, self.start + self.rows)
+from acespec.cloud.runner import PAGE, pages_for
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Consecutive rows of a step that attend over the same whole tiles of one slot."""
+    """Consecutive rows of a step, at consecutive positions, that attend over the same whole pages."""
 
     rows: slice
-    slot: Slot
     length: int
     mask: torch.Tensor
 
 
-def extents(spans: list[Span]) -> list[Extent]:
-    """Cut each block's rows where they enter a new tile. Shared by all layers of a step."""
-    return [extent for span in spans for extent in _cut(span)]
-
-
-def _cut(span: Span) -> Iterator[Extent]:
-    position, end = span.start, span.start + span.rows
+def extents(row: int, start: int, end: int) -> Iterator[Extent]:
+    """Cut rows at positions start .. end - 1, the first of which is `row` of the step, where they enter a new page."""
+    position = start
     while position < end:
-        length = whole_tiles(position + 1)
+        length = pages_for(position + 1) * PAGE
         last = min(end, length)
-        rows = slice(span.first + position - span.start, span.first + last - span.start)
-        yield Extent(rows, span.slot, length, causal_mask(position, last, length))
+        yield Extent(slice(row + position - start, row + last - start), length, causal_mask(position, last, length))
         position = last
 
 
@@ -70,21 +46,16 @@ def causal_mask(first: int, last: int, length: int) -> torch.Tensor:
     return torch.zeros(last - first, length).masked_fill_(hidden, float("-inf"))[:, None, None]
 
 
-def store(kv: torch.Tensor, rows: slice, keys: torch.Tensor, values: torch.Tensor) -> None:
-    """Write float32[n, kv_heads, head_dim] keys and values to positions `rows` of one layer of a slot."""
-    kv[0, :, rows] = keys.transpose(0, 1)
-    kv[1, :, rows] = values.transpose(0, 1)
-
-
-def attend(queries: torch.Tensor, layer: int, plan: list[Extent], out: torch.Tensor) -> None:
+def attend(queries: torch.Tensor, kv: torch.Tensor, first: int, plan: list[Extent], out: torch.Tensor) -> None:
     """Attention outputs of all planned rows.
 
     Args:
         queries: float32[rows, kv_heads, group, head_dim].
-        out: float32 of the same shape, written in place; rows outside the plan are left alone.
+        kv: float32[2, kv_heads, any, head_dim]: keys and values; those of position 0 are at index `first`.
+        out: float32 of the queries' shape, written in place; rows outside the plan are left alone.
     """
     for extent in plan:
-        keys, values = extent.slot.kv[layer, :, :, : extent.length]
+        keys, values = kv[:, :, first : first + extent.length]
         out[extent.rows] = _alone(queries[extent.rows], keys, values, extent.mask)
 
 

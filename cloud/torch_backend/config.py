@@ -116,6 +116,20 @@ def _refuse_foreign_settings(settings: Settings) -> None:
         raise UnsupportedModel("quantised weights (quantization_config) are not served; use a float checkpoint")
     if settings.get("use_sliding_window"):
         raise UnsupportedModel("sliding-window attention (use_sliding_window) is not served")
+    _refuse_foreign_layers(settings)
+
+
+def _refuse_foreign_layers(settings: Settings) -> None:
+    """State that is no plain KV cannot be rolled back by a length change."""
+    kinds = settings.get("layer_types")
+    foreign = {str(kind) for kind in kinds if kind != "full_attention"} if isinstance(kinds, list) else set()
+    if foreign:
+        raise UnsupportedModel(f"layers of kind {', '.join(sorted(foreign))} (layer_types) are not served")
+    # Qwen's files name a window that is off unless `use_sliding_window` says otherwise.
+    window, length = settings.get("sliding_window"), settings.get("max_position_embeddings")
+    narrow = isinstance(window, int) and isinstance(length, int) and window < length
+    if narrow and settings.get("model_type") == "llama" and settings.get("use_sliding_window") is not False:
+        raise UnsupportedModel(f"sliding-window attention (sliding_window {window}) is not served")
 
 
 def _rope_settings(settings: Settings) -> Settings:

@@ -1,108 +1,84 @@
-"""Keys and values of all sessions, one slot each; rollback is a length change.
+"""Keys and values of all sessions in one pool of pages. Who owns which page is decided elsewhere.
 
-A slot is one tensor that grows by doubling, in whole tiles. Attention reads whole tiles from position 0 on, so
-rows of the last tile beyond the slot's length must hold finite numbers: memory is zero when new, and what a
-rollback left behind is zeroed before the next step reads its tile.
+Pages of `PAGE` positions lie side by side, so those with consecutive numbers are consecutive positions of one tensor
+and are read without a copy. Attention reads whole pages from position 0 on, so rows of a block's last page beyond its
+end must hold finite numbers: memory is zero when new, and what a rollback or a former owner left there is zeroed
+before the block runs. Pages that a block only reads are not touched: others may be reading them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import mmap
+import sys
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 
+from acespec.cloud.runner import PAGE, pages_for
 from acespec.cloud.torch_backend.config import ModelConfig
-from acespec.proto.errors import Exhausted
+from acespec.proto.errors import UsageError
 
-TILE = 64
-"""Positions of a KV tile, at absolute multiples. Part of the numerics: a row attends over its own whole tiles."""
-
-FIRST_CAPACITY = 4 * TILE
+FLOAT_BYTES = 4
 
 
-def whole_tiles(length: int) -> int:
-    """`length` rounded up to whole tiles."""
-    return -(-length // TILE) * TILE
+def page_bytes(config: ModelConfig) -> int:
+    """Bytes of one page over all layers."""
+    return config.layers * 2 * config.kv_heads * PAGE * config.head_dim * FLOAT_BYTES
 
 
-@dataclass(slots=True)
-class Slot:
-    """One session's keys and values: float32[layers, 2, kv_heads, capacity, head_dim].
-
-    Attributes:
-        length: positions that count.
-        dirty: positions that were ever written since memory was zero; those past `length` are garbage.
-    """
-
-    kv: torch.Tensor
-    length: int = 0
-    dirty: int = 0
+def runs(pages: Sequence[int], start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Cut positions start .. end - 1 where their pages are not consecutive: (position, row of the pool, length)."""
+    first = start
+    while first < end:
+        last = min(end, (first // PAGE + 1) * PAGE)
+        while last < end and pages[last // PAGE] == pages[last // PAGE - 1] + 1:
+            last = min(end, last + PAGE)
+        yield first, pages[first // PAGE] * PAGE + first % PAGE, last - first
+        first = last
 
 
 class KvCache:
-    """The slots. Not thread-safe: one engine thread owns it."""
+    """The pool: float32[layers, 2, kv_heads, pages * PAGE, head_dim]. Not thread-safe: one engine thread owns it.
 
-    def __init__(self, config: ModelConfig, max_length: int, max_slots: int) -> None:
-        self.max_length = max_length
-        self._config, self._max_slots = config, max_slots
-        self._most = whole_tiles(max_length)
-        self._slots: dict[int, Slot] = {}
+    Attributes:
+        layers: the same, a tensor for each layer.
+    """
 
-    def allocate(self) -> int:
-        """The lowest free slot number, empty. Raises `Exhausted` if all are taken."""
-        if len(self._slots) >= self._max_slots:
-            raise Exhausted(f"all {self._max_slots} KV slots are in use; retry when a session has ended")
-        number = next(n for n in range(self._max_slots) if n not in self._slots)
-        self._slots[number] = Slot(self._zeros(min(FIRST_CAPACITY, self._most)))
-        return number
+    def __init__(self, config: ModelConfig, pages: int) -> None:
+        """Reserve `pages`; memory is taken as they are first written. Raises `UsageError` if it cannot be had."""
+        self.pages = pages
+        shape = (config.layers, 2, config.kv_heads, pages * PAGE, config.head_dim)
+        self.kv = _lazy_zeros(pages * page_bytes(config)).view(shape)
+        self.layers = self.kv.unbind()
+        self._dirty = np.zeros(pages, np.int64)
 
-    def release(self, number: int) -> None:
-        """Forget a slot and free its memory. Raises KeyError for one that is not allocated."""
-        del self._slots[number]
+    @property
+    def nbytes(self) -> int:
+        return self.kv.nbytes
 
-    @contextmanager
-    def lent(self) -> Iterator[int]:
-        """A slot for the length of a with block."""
-        number = self.allocate()
-        try:
-            yield number
-        finally:
-            self.release(number)
+    def make_room(self, pages: Sequence[int], start: int, end: int, keep: int) -> None:
+        """Prepare the page table `pages` for rows at positions start .. end - 1.
 
-    def slot(self, number: int) -> Slot:
-        """Raises KeyError for a slot that is not allocated."""
-        return self._slots[number]
+        Args:
+            keep: positions from here on are zeroed where they hold something; those before are about to be
+                written. `end` serves if every row is written before a row is read, `start` if not.
+        """
+        for number in range(start // PAGE, pages_for(end)):
+            page, begin = pages[number], number * PAGE
+            valid, stale = max(keep - begin, 0), int(self._dirty[page])
+            if stale > valid:
+                self.kv[:, :, :, page * PAGE + valid : page * PAGE + stale] = 0.0
+            self._dirty[page] = min(end - begin, PAGE)
 
-    def __contains__(self, number: int) -> bool:
-        return number in self._slots
 
-    def bytes_used(self) -> int:
-        """Memory of all slots."""
-        return sum(slot.kv.nbytes for slot in self._slots.values())
-
-    def make_room(self, number: int, start: int, end: int) -> Slot:
-        """Cut a slot to `start`, then extend it to `end`; rows start .. end - 1 are about to be written."""
-        slot = self._slots[number]
-        if end > slot.kv.shape[3]:
-            self._grow(slot, start, end)
-        stale = min(slot.dirty, whole_tiles(end))
-        if stale > end:
-            slot.kv[:, :, :, end:stale] = 0.0
-        # Garbage beyond this tile is only reached by a later step, whose end lies in its tile: zeroed then.
-        slot.dirty = max(slot.dirty, end)
-        slot.length = end
-        return slot
-
-    def _grow(self, slot: Slot, keep: int, end: int) -> None:
-        capacity = slot.kv.shape[3]
-        while capacity < end:
-            capacity *= 2
-        grown = self._zeros(min(capacity, self._most))
-        grown[:, :, :, :keep] = slot.kv[:, :, :, :keep]
-        slot.kv, slot.dirty = grown, keep
-
-    def _zeros(self, capacity: int) -> torch.Tensor:
-        config = self._config
-        return torch.zeros(config.layers, 2, config.kv_heads, capacity, config.head_dim)
+def _lazy_zeros(size: int) -> torch.Tensor:
+    """float32[size / 4] of zeros at a 4 KiB boundary; torch.zeros would write, and so take, all of it at once."""
+    try:
+        if sys.platform == "win32":
+            memory = mmap.mmap(-1, size)
+        else:
+            memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError, ValueError) as error:
+        raise UsageError(f"no room for {size / 2**30:.1f} GiB of KV pages ({error}); ask for fewer pages") from error
+    return torch.frombuffer(memory, dtype=torch.float32)

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import torch
 
-from acespec.cloud.torch_backend.attention import Extent, Span, attend, extents, store
 from acespec.cloud.torch_backend.config import ModelConfig
 from acespec.cloud.torch_backend.elementwise import bounded, gated_silu, rms_norm
 from acespec.cloud.torch_backend.huge_pages import use_huge_pages
+from acespec.cloud.torch_backend.kv_cache import KvCache
 from acespec.cloud.torch_backend.linear import Linear, RowRules
+from acespec.cloud.torch_backend.placement import Placed
 from acespec.cloud.torch_backend.rope import RopeTable, rotate
 from acespec.cloud.torch_backend.weights import Checkpoint
 
@@ -37,14 +38,14 @@ class Layer:
 class Step:
     """What all layers of one forward pass share."""
 
-    spans: list[Span]
-    plan: list[Extent]
+    cache: KvCache
+    blocks: list[Placed]
     cos: torch.Tensor
     sin: torch.Tensor
 
 
 class Model:
-    """A loaded target. `hidden_states` fills the KV slots; `logits` reads out chosen rows."""
+    """A loaded target. `hidden_states` fills the KV pages; `logits` reads out chosen rows."""
 
     def __init__(self, config: ModelConfig, checkpoint: Checkpoint, max_length: int) -> None:
         """Raises `UnsupportedModel` if the checkpoint does not fit the config."""
@@ -57,10 +58,11 @@ class Model:
         self._head = self.rules.linear(self._head_weight(checkpoint))
         use_huge_pages(self.rules.regions)
 
-    def hidden_states(self, tokens: list[int], spans: list[Span]) -> torch.Tensor:
-        """float32[rows, hidden] of the last layer; keys and values of all rows are stored in their slots."""
-        positions = torch.cat([torch.arange(s.start, s.start + s.rows) for s in spans])
-        step = Step(spans, extents(spans), *self._rope.at(positions))
+    def hidden_states(self, cache: KvCache, blocks: list[Placed]) -> torch.Tensor:
+        """float32[rows, hidden] of the last layer; keys and values of all rows are stored in the blocks' pages."""
+        tokens = [token for block in blocks for token in block.tokens]
+        positions = [position for block in blocks for position in block.positions]
+        step = Step(cache, blocks, *self._rope.at(torch.tensor(positions)))
         x = self._embedding[torch.tensor(tokens)]
         for number, layer in enumerate(self._layers):
             x = x + self._attention(layer, number, x, step)
@@ -78,11 +80,11 @@ class Model:
         qkv = qkv.view(rows, -1, config.head_dim)
         qk = rotate(self._normed_heads(layer, qkv[:, :turned]), step.cos, step.sin)
         keys, values = qk[:, config.heads :], qkv[:, turned:]
-        for span in step.spans:
-            store(span.slot.kv[number], span.in_slot, keys[span.in_step], values[span.in_step])
         queries = qk[:, : config.heads].view(rows, config.kv_heads, config.group, config.head_dim)
         mixed = torch.empty(rows, config.kv_heads, config.group, config.head_dim)
-        attend(queries, number, step.plan, mixed)
+        kv = step.cache.layers[number]
+        for block in step.blocks:
+            block.mix(kv, keys, values, queries, mixed)
         return layer.attention_out(mixed.view(rows, -1))
 
     def _normed_heads(self, layer: Layer, qk: torch.Tensor) -> torch.Tensor:

@@ -2,8 +2,8 @@
 
 Two verifiers with the same name give the same bits. It covers the weights (SHA-256 of every file: about a second
 a gigabyte, less than reading them), how they are computed (dtype, device, library version, instruction set,
-threads, tiles, row rules), the noise version, and the bits of a probe text, which catch whatever the list does
-not name, such as cache sizes that a library's blocking depends on.
+threads, tiles, row rules), the grammar library, the noise version, and the bits of a probe text, which catch whatever
+the list does not name, such as cache sizes that a library's blocking depends on.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
-from acespec.cloud.torch_backend.kv_cache import TILE
+from acespec.cloud.runner import PAGE
 from acespec.cloud.torch_backend.model import Model
 from acespec.cloud.torch_backend.weights import weight_files
 from acespec.proto.noise import NOISE_VERSION
@@ -33,14 +34,23 @@ def numerics_id(folder: Path, model: Model, vocab_size: int, threads: int, probe
         "torch": torch.__version__,
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
-        "kv_tile": TILE,
+        "kv_tile": PAGE,
         "row_rules": model.rules.table(),
         "arithmetic": ARITHMETIC,
+        "grammar": grammar_library(),
         "noise": NOISE_VERSION,
         "probe": hashlib.sha256(probe).hexdigest(),
     }
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return f"torch-cpu-float32-{digest[:16]}"
+
+
+def grammar_library() -> str | None:
+    """The version of the library that masks rows under an output format; None if there is none."""
+    try:
+        return version("llguidance")
+    except PackageNotFoundError:
+        return None
 
 
 def _file_hash(path: Path) -> str:

@@ -10,19 +10,19 @@ import math
 
 import torch
 
+from acespec.cloud.runner import PAGE, pages_for
 from acespec.cloud.torch_backend.config import Llama3Scaling, ModelConfig
-from acespec.cloud.torch_backend.kv_cache import TILE, whole_tiles
 
 
 class RopeTable:
-    """Cosines and sines of all positions below `length` (rounded up to whole tiles)."""
+    """Cosines and sines of all positions below `length` (rounded up to whole pages)."""
 
     def __init__(self, config: ModelConfig, length: int) -> None:
-        length = whole_tiles(length)
+        length = pages_for(length) * PAGE
         angles = torch.outer(torch.arange(length, dtype=torch.float32), inverse_frequencies(config)).double()
         # Piece by piece: the vector code's remainder would otherwise fall on other positions at other lengths.
-        cos = torch.cat([piece.cos().float() for piece in torch.split(angles, TILE)])
-        sin = torch.cat([piece.sin().float() for piece in torch.split(angles, TILE)])
+        cos = torch.cat([piece.cos().float() for piece in torch.split(angles, PAGE)])
+        sin = torch.cat([piece.sin().float() for piece in torch.split(angles, PAGE)])
         # The rotation of (a, b) is (a cos - b sin, b cos + a sin): the sign lives in the table.
         self._cos = torch.cat((cos, cos), -1)[:, None]
         self._sin = torch.cat((-sin, sin), -1)[:, None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -12,33 +13,44 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from acespec.cloud.runner import Block, check_block, draw
-from acespec.cloud.torch_backend.config import read_config
-from acespec.cloud.torch_backend.cost_curve import measured_curve
-from acespec.cloud.torch_backend.kv_cache import KvCache
+from acespec.cloud.measure import quick_profile
+from acespec.cloud.runner import Block, Drawn, check_blocks, pages_for, walk
+from acespec.cloud.torch_backend.config import ModelConfig, read_config
+from acespec.cloud.torch_backend.kv_cache import KvCache, page_bytes
 from acespec.cloud.torch_backend.model import Model
 from acespec.cloud.torch_backend.numerics_id import numerics_id
-from acespec.cloud.torch_backend.passes import forward
+from acespec.cloud.torch_backend.passes import Passed, forward
 from acespec.cloud.torch_backend.self_check import probe_bits
 from acespec.cloud.torch_backend.weights import Checkpoint
-from acespec.proto.errors import InvalidRequest, NumericsError, UnsupportedModel, UsageError
-from acespec.proto.sampling import sample
-from acespec.proto.sampling_params import SamplingParams
+from acespec.proto.errors import NumericsError, UnsupportedModel, UsageError
+from acespec.proto.timing_profile import TimingProfile
 
-MAX_SLOTS = 64
-CONTEXT_FOR_COST = 32
+ROOM_FOR = 64
+"""Sequences of full length that the KV pages hold, unless that takes more than `KV_LIMIT` bytes."""
+KV_LIMIT = 1 << 30
 
 _log = logging.getLogger(__name__)
 
 
 class TorchRunner:
-    """A loaded model and its KV slots. One thread at a time may call it."""
+    """A loaded model and its KV pages. One thread at a time may call it."""
 
-    def __init__(self, model: Model, cache: KvCache, *, vocab_size: int, threads: int, name: str, exact: bool) -> None:
-        """Wrap parts that are ready; `load` makes them from a model folder."""
+    def __init__(
+        self,
+        model: Model,
+        cache: KvCache,
+        *,
+        vocab_size: int,
+        max_length: int,
+        threads: int,
+        name: str,
+        exact: bool,
+    ) -> None:
+        """Wrap parts that are ready, and time them; `load` makes them from a model folder."""
         self._model, self._cache, self._threads = model, cache, threads
-        self._vocab_size, self._numerics_id, self._exact = vocab_size, name, exact
-        self._curve = self._measured_curve()
+        self._vocab_size, self._max_length = vocab_size, max_length
+        self._numerics_id, self._exact = name, exact
+        self._timing = replace(quick_profile(self), name=name)
 
     @classmethod
     def load(
@@ -48,7 +60,8 @@ class TorchRunner:
         vocab_size: int,
         max_length: int | None = None,
         threads: int = 1,
-        max_slots: int = MAX_SLOTS,
+        kv_pages: int | None = None,
+        kv_bytes: int | None = None,
         device: str = "cpu",
         dtype: str = "float32",
         allow_inexact: bool = False,
@@ -57,11 +70,13 @@ class TorchRunner:
 
         Args:
             vocab_size: the tokenizer's vocabulary; ids beyond it are padding and never sampled.
-            max_length: positions a slot may hold; the model's own limit if None or larger.
+            max_length: most positions of a sequence; the model's own limit if None or larger.
             threads: torch threads. More than the free cores cost five- to twentyfold.
+            kv_pages: pages of the KV cache, all sessions together; None: as many as `kv_bytes` hold.
+            kv_bytes: memory of the KV cache; see `default_pages` for None.
 
         Raises `ModelError` kinds for a folder that cannot be run, `UsageError` for a device or dtype that is not
-        served, `NumericsError` if the self-check fails and `allow_inexact` is not set.
+        served or pages that do not fit, `NumericsError` if the self-check fails and `allow_inexact` is not set.
         """
         _refuse_unserved(device, dtype, threads)
         torch.set_num_threads(threads)
@@ -73,16 +88,16 @@ class TorchRunner:
                 "use the tokenizer that came with the model"
             )
         length = min(max_length or config.max_length, config.max_length)
+        cache = KvCache(config, _enough(kv_pages if kv_pages is not None else default_pages(config, length, kv_bytes)))
         with torch.inference_mode():
             model = Model(config, Checkpoint(folder), length)
-            cache = KvCache(config, length, max_slots)
             loaded = time.perf_counter()
-            probe, wrong = probe_bits(model, KvCache(config, length, 3), vocab_size)
+            probe, wrong = probe_bits(model, length, vocab_size)
             checked = time.perf_counter()
         exact = _verdict(model, wrong, allow_inexact)
         name = numerics_id(folder, model, vocab_size, threads, probe)
         _log.info("loaded %s in %.1f s, checked in %.1f s", name, loaded - began, checked - loaded)
-        return cls(model, cache, vocab_size=vocab_size, threads=threads, name=name, exact=exact)
+        return cls(model, cache, vocab_size=vocab_size, max_length=length, threads=threads, name=name, exact=exact)
 
     @property
     def vocab_size(self) -> int:
@@ -90,7 +105,16 @@ class TorchRunner:
 
     @property
     def max_length(self) -> int:
-        return self._cache.max_length
+        return self._max_length
+
+    @property
+    def pages(self) -> int:
+        return self._cache.pages
+
+    @property
+    def page_bytes(self) -> int:
+        """Memory of one KV page, all layers together."""
+        return page_bytes(self._model.config)
 
     @property
     def numerics_id(self) -> str:
@@ -100,81 +124,75 @@ class TorchRunner:
     def exact(self) -> bool:
         return self._exact
 
-    def allocate(self) -> int:
-        return self._cache.allocate()
-
-    def release(self, slot: int) -> None:
-        self._cache.release(slot)
-
-    def length(self, slot: int) -> int:
-        return self._cache.slot(slot).length
-
     def kv_bytes(self) -> int:
-        """Memory that the KV slots take now."""
-        return self._cache.bytes_used()
+        """Memory that the KV pages take once all have been used."""
+        return self._cache.nbytes
 
     def row_rules(self) -> list[tuple[int, int, int, int]]:
         """(inputs, outputs, multiple, most) of each layer shape: how rows are padded and cut."""
         return self._model.rules.table()
 
-    def cost_curve(self) -> list[tuple[int, float]]:
-        return list(self._curve)
+    def timing(self) -> TimingProfile:
+        """See `acespec.cloud.runner.Runner.timing`; measured at load."""
+        return self._timing
 
-    def step(self, blocks: Sequence[Block]) -> list[tuple[int, ...]]:
+    def step(self, blocks: Sequence[Block]) -> list[Drawn]:
         """See `acespec.cloud.runner.Runner.step`."""
-        logits = self.logits(blocks)
-        return [self._drawn(block, rows) for block, rows in zip(blocks, logits, strict=True)]
+        passed = self._forward(blocks)
+        drawn = [self._drawn(block, rows.numpy()) for block, rows in zip(blocks, passed.logits, strict=True)]
+        with torch.inference_mode():
+            for block, placed, done in zip(blocks, passed.placed, drawn, strict=True):
+                if block.parents:
+                    placed.relay(self._cache, block.path(done.rows[-1]))
+        return drawn
 
     def logits(self, blocks: Sequence[Block]) -> list[NDArray[np.float32]]:
-        """Run the step; float32[len(tokens) - sample_from, vocab rows] for each block, nothing drawn."""
-        self._check(blocks)
+        """Run the step; float32[len(tokens) - sample_from, vocab rows] for each block, nothing drawn.
+
+        Of a tree, the chain of first children stays in the pages.
+        """
+        return [rows.numpy() for rows in self._forward(blocks).logits]
+
+    def _forward(self, blocks: Sequence[Block]) -> Passed:
+        check_blocks(blocks, self.pages, self._vocab_size, self._max_length)
         if torch.get_num_threads() != self._threads:
             # The setting is per calling thread, and the number of threads is part of the numerics.
             torch.set_num_threads(self._threads)
         with torch.inference_mode():
-            return [rows.numpy() for rows in forward(self._model, self._cache, blocks)]
+            return forward(self._model, self._cache, blocks)
 
-    def _drawn(self, block: Block, logits: NDArray[np.float32]) -> tuple[int, ...]:
-        penalised = _reads_prefix(block.params)
+    def _drawn(self, block: Block, logits: NDArray[np.float32]) -> Drawn:
+        rule, depths = block.rule, block.depths
 
-        def sample_row(row: int) -> int:
-            return sample(
-                logits[row - block.sample_from],
-                block.params,
-                block.seed,
-                block.start + row + 1,
-                prefix=block.context(row) if penalised else (),
-                prompt_len=block.prompt_len,
-                vocab_size=self._vocab_size,
-            )
+        def draw_row(row: int) -> int:
+            prefix = block.context(row) if rule.reads_prefix else ()
+            position = block.start + depths[row] + 1
+            return rule.draw(logits[row - block.sample_from], position, prefix, self._vocab_size)
 
-        return draw(block, sample_row)
-
-    def _check(self, blocks: Sequence[Block]) -> None:
-        slots = [block.slot for block in blocks]
-        if not blocks or len(set(slots)) < len(slots):
-            raise InvalidRequest("a step needs at least one block and no slot twice")
-        for block in blocks:
-            if block.slot not in self._cache:
-                raise InvalidRequest(f"slot {block.slot} is not allocated; allocate one first")
-            check_block(block, self.length(block.slot), self._vocab_size, self.max_length)
-
-    def _measured_curve(self) -> list[tuple[int, float]]:
-        """Steps that sample nothing but read out all rows, on a short context."""
-        context = min(CONTEXT_FOR_COST, self.max_length // 2)
-        scratch = self._cache.allocate()
-
-        def run(rows: int) -> None:
-            self.logits([Block(scratch, context, (0,) * rows, (0,) * context, 0, SamplingParams(), 0, 0)])
-
-        self.logits([Block(scratch, 0, (0,) * context, (), context, SamplingParams(), 0, 0)])
-        curve = measured_curve(run, self.max_length - context)
-        self.release(scratch)
-        return curve
+        drawn = walk(block, draw_row)
+        if rule.top_logprobs is None:
+            return drawn
+        reported = [
+            item
+            for row, token in zip(drawn.rows, drawn.tokens, strict=True)
+            for item in rule.logprobs(logits[row - block.sample_from], token, self._vocab_size)
+        ]
+        return replace(drawn, logprobs=tuple(reported))
 
 
-def _reads_prefix(params: SamplingParams) -> bool:
-    return params.repetition_penalty != 1.0 or params.frequency_penalty != 0.0 or params.presence_penalty != 0.0
+def default_pages(config: ModelConfig, max_length: int, kv_bytes: int | None = None) -> int:
+    """Pages in `kv_bytes` of memory; without that, room for `ROOM_FOR` full sequences within `KV_LIMIT`, but always for
+    one and a little more."""
+    if kv_bytes is not None:
+        return kv_bytes // page_bytes(config)
+    one = pages_for(max_length)
+    return max(one + 1, min(ROOM_FOR * one, KV_LIMIT // page_bytes(config)))
+
+
+def _enough(pages: int) -> int:
+    if pages < 1:
+        raise UsageError(f"{pages} KV pages hold nothing; ask for at least 1")
+    return pages
 
 
 def _refuse_unserved(device: str, dtype: str, threads: int) -> None:

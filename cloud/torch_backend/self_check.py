@@ -1,8 +1,9 @@
 """Does this machine, with this model and thread count, keep the promise? Tried at every start, in about a second.
 
-The same text is run in several ways: in one block, token by token, with others in the step, over a slot full of
-rejected drafts. All must give the same logits, bit for bit. The bits themselves are returned too: they go into
-the name of the numerics, so that two machines whose libraries add up in different orders get different names.
+The same text is run in several ways: in one block, token by token, with others in the step, over pages full of
+rejected drafts, as a tree, in pages that lie apart. All must give the same logits, bit for bit. The bits themselves
+are returned too: they go into the name of the numerics, so that two machines whose libraries add up in different
+orders get different names.
 """
 
 from __future__ import annotations
@@ -11,62 +12,81 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from acespec.cloud.runner import Block
-from acespec.cloud.torch_backend.kv_cache import TILE, KvCache
+from acespec.cloud.draw_rule import DrawRule
+from acespec.cloud.runner import PAGE, Block
+from acespec.cloud.torch_backend.kv_cache import KvCache
 from acespec.cloud.torch_backend.model import Model
 from acespec.cloud.torch_backend.passes import forward
 from acespec.proto.sampling_params import SamplingParams
 
 WINDOW = 5
-"""Rows that are compared: the last before a tile edge and the first after it."""
+"""Rows that are compared: the last before a page edge and the first after it."""
 
-Probe = Callable[[Model, KvCache, int, list[int], int], torch.Tensor]
-"""(model, cache, slot that holds the text up to the window, text, start of the window) -> the window's logits."""
+Pages = tuple[int, ...]
+
+WHOLE, OWN, SCATTERED, BEFORE, AFTER = (0, 1), (3, 4), (3, 2), (5,), (6,)
+"""Page tables; the text up to the window lies in the first page of `OWN` and `SCATTERED`."""
+PROBE_PAGES = 7
+
+Probe = Callable[[Model, KvCache, list[int], int], torch.Tensor]
+"""(model, cache that holds the text up to the window in `OWN`, text, start of the window) -> the window's logits."""
 
 
-def probe_bits(model: Model, cache: KvCache, vocab_size: int) -> tuple[bytes, str | None]:
+def probe_bits(model: Model, max_length: int, vocab_size: int) -> tuple[bytes, str | None]:
     """(logits of the probe text's last rows, what differed or None if nothing did)."""
-    length = min(TILE + 2, cache.max_length)
+    cache = KvCache(model.config, PROBE_PAGES)
+    length = min(PAGE + 2, max_length)
     tokens = [(7 + 31 * n) % vocab_size for n in range(length)]
     start = length - min(WINDOW, length - 1)
-    with cache.lent() as whole:
-        (expected,) = forward(model, cache, [_block(whole, 0, tokens, start)])
-    wrong = []
-    with cache.lent() as slot:
-        forward(model, cache, [_block(slot, 0, tokens[:start], start)])
-        for name, probe in PROBES.items():
-            if not torch.equal(probe(model, cache, slot, tokens, start), expected):
-                wrong.append(name)
+    expected = _run(model, cache, _block(WHOLE, 0, tokens, start))
+    _run(model, cache, _block(OWN, 0, tokens[:start], start))
+    wrong = [name for name, probe in PROBES.items() if not torch.equal(probe(model, cache, tokens, start), expected)]
     return expected.numpy().tobytes(), ", ".join(wrong) or None
 
 
-def _one_at_a_time(model: Model, cache: KvCache, slot: int, tokens: list[int], start: int) -> torch.Tensor:
-    rows = [forward(model, cache, [_block(slot, n, tokens[n : n + 1])])[0] for n in range(start, len(tokens))]
-    return torch.cat(rows)
+def _one_at_a_time(model: Model, cache: KvCache, tokens: list[int], start: int) -> torch.Tensor:
+    return torch.cat([_run(model, cache, _block(OWN, n, tokens[n : n + 1])) for n in range(start, len(tokens))])
 
 
-def _in_company(model: Model, cache: KvCache, slot: int, tokens: list[int], start: int) -> torch.Tensor:
+def _in_company(model: Model, cache: KvCache, tokens: list[int], start: int) -> torch.Tensor:
     """The window between two other sessions, at other positions and with other tokens."""
-    with cache.lent() as before, cache.lent() as after:
-        own = _block(slot, start, tokens[start:])
-        return forward(model, cache, [_block(before, 0, tokens[:2]), own, _block(after, 0, tokens[:1])])[1]
+    own = _block(OWN, start, tokens[start:])
+    return forward(model, cache, [_block(BEFORE, 0, tokens[:2]), own, _block(AFTER, 0, tokens[:1])]).logits[1]
 
 
-def _after_rejection(model: Model, cache: KvCache, slot: int, tokens: list[int], start: int) -> torch.Tensor:
+def _after_rejection(model: Model, cache: KvCache, tokens: list[int], start: int) -> torch.Tensor:
     """Wrong tokens first, then the window in two unequal parts."""
-    forward(model, cache, [_block(slot, start, tokens[: len(tokens) - start])])
+    _run(model, cache, _block(OWN, start, tokens[: len(tokens) - start]))
     cut = start + 2
-    (first,) = forward(model, cache, [_block(slot, start, tokens[start:cut])])
-    (rest,) = forward(model, cache, [_block(slot, cut, tokens[cut:])])
-    return torch.cat((first, rest))
+    first = _run(model, cache, _block(OWN, start, tokens[start:cut]))
+    return torch.cat((first, _run(model, cache, _block(OWN, cut, tokens[cut:]))))
+
+
+def _as_a_tree(model: Model, cache: KvCache, tokens: list[int], start: int) -> torch.Tensor:
+    """The window as the younger of two siblings at every depth."""
+    rows, parents = tokens[start : start + 1], [-1]
+    for depth, token in enumerate(tokens[start + 1 :]):
+        rows += [tokens[depth], token]
+        parents += [2 * depth, 2 * depth]
+    return _run(model, cache, _block(OWN, start, rows, parents=parents))[::2]
+
+
+def _in_scattered_pages(model: Model, cache: KvCache, tokens: list[int], start: int) -> torch.Tensor:
+    return _run(model, cache, _block(SCATTERED, start, tokens[start:]))
 
 
 PROBES: dict[str, Probe] = {
     "one token at a time": _one_at_a_time,
     "with other sessions in the step": _in_company,
     "after rejected drafts": _after_rejection,
+    "as a tree beside its siblings": _as_a_tree,
+    "in scattered pages": _in_scattered_pages,
 }
 
 
-def _block(slot: int, start: int, tokens: Sequence[int], sample_from: int = 0) -> Block:
-    return Block(slot, start, tuple(tokens), (), sample_from, SamplingParams(), 0, 0)
+def _run(model: Model, cache: KvCache, block: Block) -> torch.Tensor:
+    return forward(model, cache, [block]).logits[0]
+
+
+def _block(pages: Pages, start: int, tokens: Sequence[int], sample_from: int = 0, parents: Sequence[int] = ()) -> Block:
+    return Block(pages, start, tuple(tokens), (), sample_from, DrawRule(SamplingParams(), 0, 0), tuple(parents))

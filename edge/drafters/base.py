@@ -38,12 +38,19 @@ class TurnContext:
         seed: the key of the noise that both ends share.
         prompt_len: number of ids before the generated part.
         vocab_size: ids the target can sample, 0 .. vocab_size - 1.
+        banned: ids that end the text, which the target does not draw for the first `min_tokens` generated tokens.
     """
 
     params: SamplingParams
     seed: int
     prompt_len: int
     vocab_size: int
+    banned: tuple[int, ...] = ()
+    min_tokens: int = 0
+
+    def banned_at(self, position: int) -> tuple[int, ...]:
+        """Ids that the target does not draw at this absolute position."""
+        return self.banned if position - self.prompt_len < self.min_tokens else ()
 
 
 class Drafter(Protocol):

@@ -71,6 +71,7 @@ class LmDrafter(QuietDrafter):
             prefix=path,
             prompt_len=turn.prompt_len,
             vocab_size=turn.vocab_size,
+            banned=turn.banned_at(len(path)),
         )
         return [Candidate(token, probability, "lm") for token, probability in ranked]
 

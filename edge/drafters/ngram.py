@@ -71,7 +71,8 @@ class NgramDrafter(QuietDrafter):
             known = best.get(candidate.token)
             if known is None or candidate.probability >= known.probability:
                 best[candidate.token] = candidate
-        usable = [c for c in best.values() if c.probability >= FLOOR and c.token < self._turn.vocab_size]
+        banned, most = self._turn.banned_at(len(path)), self._turn.vocab_size
+        usable = [c for c in best.values() if c.probability >= FLOOR and c.token < most and c.token not in banned]
         return sorted(usable, key=lambda c: -c.probability)[:k]
 
     def commit(self, tokens: Sequence[int], start: int) -> None:

@@ -31,13 +31,13 @@ from acespec.edge.drafters.replay_accuracy import DepthAccuracy
 from acespec.edge.turn_request import TurnRequest, as_sent
 from acespec.models.replay_tokenizer import replay_tokenizer
 from acespec.proto.messages import FinishReason
-from acespec.proto.replay_profiles import VerifierProfile
 from acespec.proto.replay_text import RecordedText, ReplayText, SyntheticText
 from acespec.proto.sampling_params import SamplingParams
+from acespec.proto.timing_profile import TimingProfile
 
 VOCAB = 1000
 TOKENIZER = replay_tokenizer(VOCAB)
-FAST = VerifierProfile("test", ((1, 0.001),), session_s=0.0, prefill_rate=1e6, source="made up")
+FAST = TimingProfile("test", ((1, 0.001),), session_s=0.0, prefill_rate=1e6, source="made up")
 PROMPT = TOKENIZER.encode("Say something long.")
 
 

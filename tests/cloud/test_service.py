@@ -176,7 +176,7 @@ async def test_a_client_that_vanishes_frees_everything_after_the_grace_period() 
                 await raw.send(Draft(received=5, nodes=nodes.pack([Node(ROOT, 1)], 0, VOCAB)))
                 await raw.read()
         async with asyncio.timeout(10):
-            while len(server.hosts) or runner.slots_in_use:
+            while len(server.hosts) or server.backend.table.pages.in_use:
                 await asyncio.sleep(0.05)
 
 

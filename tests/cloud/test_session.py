@@ -10,6 +10,8 @@ from acespec.cloud.backend import Committed, Offer
 from acespec.cloud.session import ACK_AFTER_S, Abandon, Begin, Resume, Session, Stop
 from acespec.proto import digest, nodes, prompt
 from acespec.proto.errors import BadFrame, InvalidRequest, Mismatch, Superseded
+from acespec.proto.logprobs import TokenLogprobs
+from acespec.proto.logprobs import unpack as unpack_logprobs
 from acespec.proto.messages import (
     Cancel,
     Checkpoint,
@@ -18,6 +20,7 @@ from acespec.proto.messages import (
     FinishReason,
     Open,
     Opened,
+    OutputFormat,
     Ping,
     Pong,
     Totals,
@@ -226,6 +229,79 @@ def test_another_seed_is_another_turn() -> None:
     assert actions[-1].spec.tokens == tuple(PROMPT)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"min_tokens": 2},
+        {"ignore_eos": True},
+        {"top_logprobs": 0},
+        {"stop_strings": ("x",)},
+    ],
+)
+def test_what_changes_the_output_or_its_report_is_another_turn(changes: dict[str, object]) -> None:
+    session = fresh()
+    opened(session, open_frame())
+    session.committed(Committed((10,), 0))
+    frame = dataclasses.replace(open_frame(1, []), keep=(checkpoint(PROMPT),), prompt_len=5, **changes)  # type: ignore[arg-type]
+    assert isinstance(session.receive(0.0, frame)[-1], Begin)
+
+
+def chance(token: int) -> TokenLogprobs:
+    return TokenLogprobs(-float(token), ((token, -float(token)),))
+
+
+def chances(commit: Commit) -> list[TokenLogprobs]:
+    return unpack_logprobs(commit.logprobs)
+
+
+def test_log_probabilities_come_for_all_tokens_of_a_commit_the_matched_ones_too() -> None:
+    session = fresh()
+    opened(session, open_frame(top_logprobs=1))
+    session.receive(1.0, Draft(received=5, nodes=nodes.pack([Node(ROOT, 9), Node(0, 8)], 0, VOCAB)))
+    session.committed(Committed((9, 8), 0, matched=(1, 6), logprobs=(chance(9), chance(8))))
+    session.committed(Committed((30,), 0, matched=(1, 6), logprobs=(chance(30),)))
+    commit = next_commit(session, 1.2)
+    assert commit.matched == 1
+    assert chances(commit) == [chance(9), chance(8), chance(30)]
+    session.committed(Committed((31,), 0, matched=(1, 6), logprobs=(chance(31),)))
+    assert chances(next_commit(session, 1.3)) == [chance(31)]
+    session.committed(Committed((), 0, finish=FinishReason.CANCELLED))
+    assert next_commit(session, 1.4).logprobs == b""
+
+
+def test_without_being_asked_for_they_cost_no_byte() -> None:
+    session = fresh()
+    opened(session, open_frame())
+    session.committed(Committed((9,), 0))
+    assert next_commit(session).logprobs == b""
+
+
+def test_a_resume_repeats_the_log_probabilities_of_re_sent_tokens() -> None:
+    session = fresh()
+    first = open_frame(top_logprobs=1)
+    opened(session, first)
+    session.committed(Committed((10, 11, 12), 0, logprobs=(chance(10), chance(11), chance(12))))
+    next_commit(session)
+    session.disconnected()
+    frame = dataclasses.replace(first, epoch=1, append=b"", keep=(checkpoint(PROMPT), checkpoint([*PROMPT, 10])))
+    assert isinstance(session.receive(0.0, frame)[0], Resume)
+    session.poll(0.0)
+    session.committed(Committed((13,), 0, logprobs=(chance(13),)))
+    assert chances(next_commit(session)) == [chance(11), chance(12), chance(13)]
+
+
+def test_a_turn_that_moved_here_draws_again_what_it_cannot_report() -> None:
+    session = fresh()
+    frame = open_frame(ids=[*PROMPT, 10], prompt_len=5, top_logprobs=1)
+    opened(session, frame)
+    session.committed(Committed((11,), 0, logprobs=(chance(11),)))
+    assert chances(next_commit(session)) == [chance(11)], "token 10 was drawn, and reported, elsewhere"
+    again = dataclasses.replace(frame, epoch=1, append=b"", keep=(checkpoint(PROMPT),))
+    begin = session.receive(0.0, again)[-1]
+    assert isinstance(begin, Begin)
+    assert begin.spec.tokens == tuple(PROMPT)
+
+
 def test_ping_is_answered() -> None:
     session = fresh()
     opened(session, open_frame())
@@ -239,9 +315,13 @@ def test_ping_is_answered() -> None:
         ({"fingerprint": b"x" * 16}, Mismatch, f"{(b'x' * 16).hex()}.*{FINGERPRINT.hex()}"),
         ({"version": 99}, Mismatch, "version 99"),
         ({"model": "other"}, Mismatch, "'other'.*'toy'"),
-        ({"extra": Unserved(logprobs=True, regex="a+")}, InvalidRequest, "logprobs, regex"),
-        ({"extra": Unserved(n=2)}, InvalidRequest, "^n:"),
-        ({"min_tokens": 3}, InvalidRequest, "min_tokens"),
+        ({"extra": Unserved(best_of=2, suffix="x")}, InvalidRequest, "^best_of, suffix: not served"),
+        ({"extra": Unserved(prompt_logprobs=True)}, InvalidRequest, "^prompt_logprobs: not served"),
+        ({"extra": Unserved(n=2)}, InvalidRequest, "^n: .*open 2 sessions"),
+        ({"format": OutputFormat(regex="a+")}, InvalidRequest, "^regex: not served"),
+        ({"format": OutputFormat(regex="a+", json_object=True)}, InvalidRequest, "^json_object, regex: .*one"),
+        ({"min_tokens": 51}, InvalidRequest, "min_tokens 51"),
+        ({"top_logprobs": 21}, InvalidRequest, "top_logprobs 21.*20"),
         ({"codec": 9}, InvalidRequest, "codec 9"),
         ({"stop_ids": (64,)}, InvalidRequest, "stop_ids: token id 64"),
         ({"stop_strings": ("x" * 999,)}, InvalidRequest, "stop"),

@@ -1,4 +1,4 @@
-"""Logits of a row are a bitwise function of its prefix, whatever else is in the step or was in the slot."""
+"""Logits of a row are a bitwise function of its prefix, whatever else is in the step or was in the pages."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from tests.cloud.torch_runners import (
     block,
     in_chunks,
     one_at_a_time,
+    poison,
     restore_threads,
     same_bits,
+    table,
     text,
     tiny_runner,
 )
@@ -70,10 +72,9 @@ def test_batch_mates_do_not_matter(rows: int) -> None:
     lengths = [70, 3, 130, 64, 20]
     texts = [text(length + rows, seed) for seed, length in enumerate(lengths)]
     alone = [one_at_a_time(runner, tokens)[-rows:] for tokens in texts]
-    slots = [runner.allocate() for _ in texts]
-    for slot, tokens, length in zip(slots, texts, lengths, strict=True):
-        runner.logits([block(slot, 0, tokens[:length], length)])
-    blocks = [block(s, n, t[n:]) for s, t, n in zip(slots, texts, lengths, strict=True)]
+    for n, (tokens, length) in enumerate(zip(texts, lengths, strict=True)):
+        runner.logits([block(table(n), 0, tokens[:length], length)])
+    blocks = [block(table(n), lengths[n], tokens[lengths[n] :]) for n, tokens in enumerate(texts)]
     for order in ([0, 1, 2, 3, 4], [4, 2, 0, 1, 3]):
         together = runner.logits([blocks[n] for n in order])
         assert all(same_bits(got, alone[n]) for n, got in zip(order, together, strict=True)), order
@@ -83,28 +84,22 @@ def test_rejected_drafts_leave_no_trace() -> None:
     runner = tiny_runner()
     tokens = text(200)
     plain = one_at_a_time(runner, tokens)
-    slot = runner.allocate()
-    runner.logits([block(slot, 0, tokens[:40], 40)])
+    runner.logits([block(table(0), 0, tokens[:40], 40)])
     for start in range(40, 190, 7):
-        runner.logits([block(slot, start, [tokens[start], *text(60, seed=start)])])
-        assert runner.length(slot) == start + 61
-        (rows,) = runner.logits([block(slot, start, tokens[start : start + 7])])
-        assert runner.length(slot) == start + 7
+        runner.logits([block(table(0), start, [tokens[start], *text(60, seed=start)])])
+        (rows,) = runner.logits([block(table(0), start, tokens[start : start + 7])])
         assert same_bits(rows, plain[start : start + 7]), start
 
 
 def test_stale_positions_are_never_read() -> None:
-    """NaN in everything beyond the length, as a rejected draft of a broken model could leave it."""
+    """NaN in everything beyond the start, as a rejected draft of a broken model could leave it."""
     runner = tiny_runner()
     tokens = text(150)
     plain = one_at_a_time(runner, tokens)
-    slot = runner.allocate()
-    runner.logits([block(slot, 0, text(240, seed=9))])
     start = 0
     for size in (30, 1, 2, 31, 1, 1, 5, 60, 19):
-        kv = runner._cache.slot(slot).kv
-        kv[:, :, :, start:240] = float("nan")
-        (rows,) = runner.logits([block(slot, start, tokens[start : start + size])])
+        poison(runner, table(0), start)
+        (rows,) = runner.logits([block(table(0), start, tokens[start : start + size])])
         assert same_bits(rows, plain[start : start + size]), (start, size)
         start += size
 
@@ -121,15 +116,10 @@ def test_a_draft_with_broken_embedding_does_not_reach_the_rows_before_it(value: 
     assert same_bits(rows[: len(tokens)], plain)
 
 
-def test_bits_survive_the_growth_of_a_slot() -> None:
+def test_bits_hold_up_to_the_last_position() -> None:
     runner = tiny_runner()
-    tokens = text(510)
-    whole = in_chunks(runner, tokens, [128])
-    assert same_bits(in_chunks(runner, tokens, [255, 2, 1]), whole)
-    slot = runner.allocate()
-    before = runner.kv_bytes()
-    runner.logits([block(slot, 0, tokens, len(tokens))])
-    assert runner.kv_bytes() > before
+    tokens = text(512)
+    assert same_bits(in_chunks(runner, tokens, [128]), in_chunks(runner, tokens, [255, 2, 1]))
 
 
 @cache
@@ -144,7 +134,6 @@ def _golden() -> tuple[TorchRunner, list[list[int]], list[Logits]]:
 def test_any_schedule_gives_the_golden_bits(data: st.DataObject) -> None:
     """Sessions come and go in any order, with right drafts, wrong drafts and rollbacks."""
     runner, texts, golden = _golden()
-    slots = [runner.allocate() for _ in texts]
     committed = [0] * len(texts)
     for _ in range(data.draw(st.integers(1, 8), "steps")):
         members = data.draw(st.lists(st.sampled_from(range(len(texts))), min_size=1, unique=True), "members")
@@ -154,13 +143,11 @@ def test_any_schedule_gives_the_golden_bits(data: st.DataObject) -> None:
             start = committed[n] - back
             right = data.draw(st.integers(1, min(90, len(texts[n]) - start)), "right")
             wrong = data.draw(st.lists(st.integers(0, VOCAB - 1), max_size=9), "wrong")
-            blocks.append(block(slots[n], start, [*texts[n][start : start + right], *wrong]))
+            blocks.append(block(table(n), start, [*texts[n][start : start + right], *wrong]))
             right_rows.append((n, start, right))
         for (n, start, right), logits in zip(right_rows, runner.logits(blocks), strict=True):
             assert same_bits(logits[:right], golden[n][start : start + right])
             committed[n] = min(start + right, len(texts[n]) - 1)
-    for slot in slots:
-        runner.release(slot)
 
 
 def test_the_reference_itself_is_deterministic() -> None:

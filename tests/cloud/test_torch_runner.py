@@ -1,4 +1,4 @@
-"""Steps, samples, slots and refusals of the torch runner."""
+"""Steps, samples, pages and refusals of the torch runner."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from acespec.cloud.runner import Block, Runner, prefill_chunks
+from acespec.cloud.runner import Block, Drawn, Runner, prefill_chunks
 from acespec.cloud.torch_backend.config import parse_config, read_config
 from acespec.cloud.torch_backend.linear import RULES, PlainKernel
 from acespec.cloud.torch_backend.runner import TorchRunner
 from acespec.proto.errors import (
-    Exhausted,
     InvalidRequest,
     ModelNotFound,
     NumericsError,
@@ -24,7 +23,7 @@ from acespec.proto.errors import (
 )
 from acespec.proto.sampling import sample
 from acespec.proto.sampling_params import SamplingParams
-from tests.cloud.torch_runners import GREEDY, VOCAB, block, one_at_a_time, text, tiny_folder, tiny_runner
+from tests.cloud.torch_runners import GREEDY, VOCAB, block, one_at_a_time, table, text, tiny_folder, tiny_runner
 
 PARAMS = [
     GREEDY,
@@ -35,13 +34,12 @@ PARAMS = [
 
 def generate(runner: Runner, prompt: list[int], count: int, params: SamplingParams, seed: int) -> list[int]:
     """Plain decoding: one token a step."""
-    slot, tokens = runner.allocate(), list(prompt)
-    runner.step([block(slot, 0, tokens[:-1], len(tokens) - 1)])
+    pages, tokens = table(0), list(prompt)
+    runner.step([block(pages, 0, tokens[:-1], len(tokens) - 1)])
     for _ in range(count):
         at = len(tokens) - 1
-        one = block(slot, at, tokens[at:], prefix=tokens, params=params, seed=seed, prompt_len=len(prompt))
-        tokens += runner.step([one])[0]
-    runner.release(slot)
+        one = block(pages, at, tokens[at:], prefix=tokens, params=params, seed=seed, prompt_len=len(prompt))
+        tokens += runner.step([one])[0].tokens
     return tokens
 
 
@@ -62,36 +60,37 @@ def test_drafts_of_the_target_itself_are_all_accepted(params: SamplingParams) ->
     runner = tiny_runner("qwen3")
     prompt = text(20)
     tokens = generate(runner, prompt, 40, params, seed=2**64 - 1)
-    slot = runner.allocate()
-    runner.step([block(slot, 0, tokens[:19], 19)])
+    pages = table(1)
+    runner.step([block(pages, 0, tokens[:19], 19)])
     at = 19
     for size in (1, 2, 5, 16, 15):
-        rows = block(slot, at, tokens[at : at + size], prefix=tokens, params=params, seed=2**64 - 1, prompt_len=20)
-        assert runner.step([rows])[0] == tuple(tokens[at + 1 : at + 1 + size])
+        rows = block(pages, at, tokens[at : at + size], prefix=tokens, params=params, seed=2**64 - 1, prompt_len=20)
+        assert runner.step([rows]) == [Drawn(tuple(tokens[at + 1 : at + 1 + size]), tuple(range(size)))]
         at += size
 
 
 def test_sampling_stops_after_the_first_mismatch() -> None:
     runner = tiny_runner()
     tokens = generate(runner, text(10), 12, GREEDY, 0)
-    slot = runner.allocate()
-    runner.step([block(slot, 0, tokens[:9], 9)])
+    pages = table(1)
+    runner.step([block(pages, 0, tokens[:9], 9)])
     for good in range(6):
         wrong = (tokens[10 + good] + 1) % VOCAB
         drafts = [*tokens[10 : 10 + good], wrong, *tokens[11 + good : 16]]
-        (samples,) = runner.step([block(slot, 9, [tokens[9], *drafts])])
-        assert samples == tuple(tokens[10 : 11 + good])
+        (drawn,) = runner.step([block(pages, 9, [tokens[9], *drafts])])
+        assert drawn == Drawn(tuple(tokens[10 : 11 + good]), tuple(range(good + 1)))
 
 
 def test_a_prefill_chunk_samples_its_last_row_or_nothing() -> None:
     runner = tiny_runner()
     prompt = text(150)
-    slot = runner.allocate()
+    pages = table(0)
     edges = prefill_chunks(0, 150, 64)
     assert edges == [(0, 64), (64, 128), (128, 150)]
-    assert [runner.step([block(slot, a, prompt[a:b], b - a)]) for a, b in edges[:-1]] == [[()], [()]]
-    (last,) = runner.step([block(slot, 128, prompt[128:], 21)])
-    assert last == (int(one_at_a_time(runner, prompt)[-1, :VOCAB].argmax()),)
+    inner = [runner.step([block(pages, a, prompt[a:b], b - a)]) for a, b in edges[:-1]]
+    assert inner == [[Drawn((), ())], [Drawn((), ())]]
+    (last,) = runner.step([block(pages, 128, prompt[128:], 21)])
+    assert last == Drawn((int(one_at_a_time(runner, prompt)[-1, :VOCAB].argmax()),), (21,))
 
 
 @pytest.mark.parametrize(
@@ -112,62 +111,50 @@ def test_the_context_can_be_filled_to_its_last_position() -> None:
     runner = TorchRunner.load(tiny_folder(), vocab_size=VOCAB, max_length=100)
     assert runner.max_length == 100
     tokens = text(101)
-    slot = runner.allocate()
-    (rows,) = runner.logits([block(slot, 0, tokens[:100])])
+    assert runner.pages == 128
+    pages = table(0)
+    (rows,) = runner.logits([block(pages, 0, tokens[:100])])
     assert np.array_equal(rows, one_at_a_time(tiny_runner(), tokens[:100]))
     with pytest.raises(InvalidRequest, match="101 is beyond"):
-        runner.step([block(slot, 100, tokens[100:])])
+        runner.step([block(pages, 100, tokens[100:])])
 
 
 def _bad_blocks() -> list[tuple[Block, str]]:
+    own = table(0)
     return [
-        (block(0, 0, []), "without tokens"),
-        (block(0, 4, [1]), "holds 3 positions"),
-        (block(0, 3, [1], prefix=[1, 2]), "2 prefix tokens"),
-        (block(0, 0, [1, VOCAB]), f"{VOCAB} is outside"),
-        (block(0, 0, [-1]), "-1 is outside"),
-        (block(0, 0, [1], 2), "sample_from"),
-        (block(7, 0, [1]), "not allocated"),
+        (block(own, 0, []), "without tokens"),
+        (block(own, 3, [1], prefix=[1, 2]), "2 prefix tokens"),
+        (block(own, 0, [1, VOCAB]), f"{VOCAB} is outside"),
+        (block(own, 0, [-1]), "-1 is outside"),
+        (block(own, 0, [1], 2), "sample_from"),
+        (block((512,), 0, [1]), "outside the 512"),
+        (block((0,), 63, [1, 2]), "do not hold 65"),
+        (block((0, 0), 0, [1]), "share a page"),
+        (block((*own[:2], 8), 128, [1]), "share a page"),
+        (block(own, 3, [1, 2, 3], parents=[-1, 0]), "one earlier parent"),
+        (block(own, 3, [1, 2, 3], parents=[-1, 2, 0]), "one earlier parent"),
     ]
 
 
 @pytest.mark.parametrize(("bad", "message"), _bad_blocks())
 def test_a_bad_block_is_refused_before_anything_changes(bad: Block, message: str) -> None:
     runner = tiny_runner()
-    slot, other = runner.allocate(), runner.allocate()
-    runner.step([block(slot, 0, [1, 2, 3])])
+    runner.step([block(table(0), 0, [1, 2, 3])])
+    before = runner._cache.kv.clone()
     with pytest.raises(InvalidRequest, match=message):
-        runner.step([block(other, 0, [5]), bad])
-    assert (runner.length(slot), runner.length(other)) == (3, 0)
+        runner.step([block(table(1), 0, [5]), bad])
+    assert torch.equal(runner._cache.kv, before)
 
 
-def test_a_slot_appears_once_in_a_step() -> None:
+def test_steps_are_timed_at_load() -> None:
     runner = tiny_runner()
-    slot = runner.allocate()
-    with pytest.raises(InvalidRequest, match="no slot twice"):
-        runner.step([block(slot, 0, [1]), block(slot, 0, [2])])
-
-
-def test_slots_are_given_back_with_their_memory() -> None:
-    runner = TorchRunner.load(tiny_folder(), vocab_size=VOCAB, max_slots=3)
-    assert runner.kv_bytes() == 0
-    slots = [runner.allocate() for _ in range(3)]
-    with pytest.raises(Exhausted):
-        runner.allocate()
-    runner.step([block(s, 0, text(300)) for s in slots])
-    for slot in slots:
-        runner.release(slot)
-    assert runner.kv_bytes() == 0
-    assert runner.length(runner.allocate()) == 0
-
-
-def test_the_cost_curve_ascends() -> None:
-    curve = tiny_runner().cost_curve()
-    assert [rows for rows, _ in curve] == sorted({rows for rows, _ in curve})
-    seconds = [s for _, s in curve]
+    profile = runner.timing()
+    seconds = [s for _, s in profile.curve]
+    assert profile.name == runner.numerics_id
     assert seconds == sorted(seconds)
     assert seconds[0] > 0
-    assert len(curve) >= 4
+    assert len(seconds) >= 4
+    assert runner.timing() is profile
 
 
 def test_the_numerics_name_follows_weights_and_vocabulary(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from acespec.cloud.torch_backend.runner import TorchRunner
 from acespec.models.store import resolve
 from acespec.models.tokenizer import Tokenizer
-from tests.cloud.torch_runners import block, in_chunks, restore_threads, same_bits
+from tests.cloud.torch_runners import block, in_chunks, one_at_a_time, restore_threads, same_bits, table
 
 pytestmark = pytest.mark.model
 
@@ -36,15 +36,22 @@ def test_verify_at_once_equals_one_at_a_time(folder: Path, threads: int) -> None
     runner = TorchRunner.load(folder, vocab_size=tokenizer.vocab_size, threads=threads)
     assert runner.exact
     tokens = (tokenizer.encode(PROMPT) * 4)[:76]
-    slot = runner.allocate()
-    runner.logits([block(slot, 0, tokens[:60], 60)])
-    plain = np.concatenate([runner.logits([block(slot, n, [tokens[n]])])[0] for n in range(60, 76)])
-    assert same_bits(runner.logits([block(slot, 60, tokens[60:])])[0], plain)
-    assert same_bits(runner.logits([block(slot, 0, tokens, 60)])[0], plain)
-    mate = runner.allocate()
-    for rows in (2, 5):
-        blocks = [block(mate, 0, tokens[:rows]), block(slot, 60, tokens[60 : 60 + rows])]
-        assert same_bits(runner.logits(blocks)[1], plain[:rows])
+    own, mate, apart = table(0), table(1), (40, 20)
+    runner.logits([block(own, 0, tokens[:60], 60)])
+    plain = one_at_a_time(runner, tokens, 60, own)
+    assert same_bits(runner.logits([block(own, 60, tokens[60:])])[0], plain)
+    assert same_bits(runner.logits([block(own, 0, tokens, 60)])[0], plain)
+    assert same_bits(runner.logits([block(apart, 0, tokens, 60)])[0], plain)
+    for count in (2, 5):
+        blocks = [block(mate, 0, tokens[:count]), block(own, 60, tokens[60 : 60 + count])]
+        assert same_bits(runner.logits(blocks)[1], plain[:count])
+    # The text as a side branch at every depth, in pages side by side and apart.
+    rows, parents = tokens[60:61], [-1]
+    for depth, token in enumerate(tokens[61:]):
+        rows += [(token + 1) % tokenizer.vocab_size, token]
+        parents += [2 * depth, 2 * depth]
+    for pages in (own, apart):
+        assert same_bits(runner.logits([block(pages, 60, rows, parents=parents)])[0][::2], plain)
 
 
 def test_logits_equal_those_of_transformers(folder: Path) -> None:

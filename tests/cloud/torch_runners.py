@@ -1,4 +1,4 @@
-"""Tiny torch runners, texts and golden logits that several tests share."""
+"""Tiny torch runners, texts, page tables and golden logits that several tests share."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from acespec.cloud.runner import Block
+from acespec.cloud.draw_rule import DrawRule
+from acespec.cloud.runner import PAGE, Block
 from acespec.cloud.torch_backend.runner import TorchRunner
 from acespec.proto.sampling_params import SamplingParams
 from tests.tiny import ModelType, tiny_model_folder
 
 VOCAB = 300
 GREEDY = SamplingParams()
+TABLE = 8
+"""Pages of a text of the tiny models' full length."""
 
 Logits = NDArray[np.float32]
+Pages = tuple[int, ...]
 
 
 @cache
-def tiny_folder(model_type: ModelType = "llama", heads: int = 4, kv_heads: int = 2, ffn: int = 128) -> Path:
+def tiny_folder(
+    model_type: ModelType = "llama", heads: int = 4, kv_heads: int = 2, ffn: int = 128, head_dim: int | None = None
+) -> Path:
     """A folder that lives as long as the test process."""
     home = TemporaryDirectory(prefix="acespec-tiny-")
     _homes.append(home)
@@ -34,19 +40,35 @@ def tiny_folder(model_type: ModelType = "llama", heads: int = 4, kv_heads: int =
         heads=heads,
         kv_heads=kv_heads,
         ffn=ffn,
+        head_dim=head_dim,
         padded_rows=20,
         tie=model_type != "qwen3",
     )
 
 
 def tiny_runner(
-    model_type: ModelType = "llama", *, threads: int = 1, heads: int = 4, kv_heads: int = 2, ffn: int = 128
+    model_type: ModelType = "llama",
+    *,
+    threads: int = 1,
+    heads: int = 4,
+    kv_heads: int = 2,
+    ffn: int = 128,
+    head_dim: int | None = None,
 ) -> TorchRunner:
-    return TorchRunner.load(tiny_folder(model_type, heads, kv_heads, ffn), vocab_size=VOCAB, threads=threads)
+    folder = tiny_folder(model_type, heads, kv_heads, ffn, head_dim)
+    return TorchRunner.load(folder, vocab_size=VOCAB, threads=threads)
+
+
+def table(number: int) -> Pages:
+    """The page table of session `number`, in consecutive pages that no other session has."""
+    return tuple(range(number * TABLE, (number + 1) * TABLE))
+
+
+REFERENCE = table(31)
 
 
 def block(
-    slot: int,
+    pages: Pages,
     start: int,
     tokens: Sequence[int],
     sample_from: int = 0,
@@ -55,10 +77,13 @@ def block(
     params: SamplingParams = GREEDY,
     seed: int = 0,
     prompt_len: int = 0,
+    rule: DrawRule | None = None,
+    parents: Sequence[int] = (),
 ) -> Block:
     """A block whose prefix does not matter unless it is given."""
     prefix = (0,) * start if prefix is None else prefix
-    return Block(slot, start, tuple(tokens), prefix, sample_from, params, seed, prompt_len)
+    rule = rule or DrawRule(params, seed, prompt_len)
+    return Block(pages, start, tuple(tokens), prefix, sample_from, rule, tuple(parents))
 
 
 def text(length: int, seed: int = 0) -> list[int]:
@@ -66,29 +91,42 @@ def text(length: int, seed: int = 0) -> list[int]:
     return [int(t) for t in np.random.default_rng(seed).integers(0, VOCAB, length)]
 
 
-def one_at_a_time(runner: TorchRunner, tokens: Sequence[int]) -> Logits:
-    """float32[len(tokens), vocab rows]: the plain-decode logits, the reference of all others."""
-    slot = runner.allocate()
-    rows = [runner.logits([block(slot, n, [token])])[0] for n, token in enumerate(tokens)]
-    runner.release(slot)
-    return np.concatenate(rows)
+def one_at_a_time(runner: TorchRunner, tokens: Sequence[int], start: int = 0, pages: Pages = REFERENCE) -> Logits:
+    """float32[len(tokens) - start, vocab rows]: the plain-decode logits, the reference of all others."""
+    return np.concatenate([runner.logits([block(pages, n, [tokens[n]])])[0] for n in range(start, len(tokens))])
 
 
-def in_chunks(runner: TorchRunner, tokens: Sequence[int], sizes: Sequence[int]) -> Logits:
+def in_chunks(
+    runner: TorchRunner, tokens: Sequence[int], sizes: Sequence[int], start: int = 0, pages: Pages = REFERENCE
+) -> Logits:
     """The same logits from blocks of the given sizes, repeated as needed."""
-    slot = runner.allocate()
     rows: list[Logits] = []
-    start, turn = 0, 0
+    turn = 0
     while start < len(tokens):
         size = sizes[turn % len(sizes)]
-        rows += runner.logits([block(slot, start, tokens[start : start + size])])
+        rows += runner.logits([block(pages, start, tokens[start : start + size])])
         start, turn = start + size, turn + 1
-    runner.release(slot)
     return np.concatenate(rows)
+
+
+def kv_of(runner: TorchRunner, pages: Pages, length: int) -> Logits:
+    """A copy of the keys and values at positions 0 .. length - 1: float32[layers, 2, kv_heads, length, head_dim]."""
+    rows = [pages[n // PAGE] * PAGE + n % PAGE for n in range(length)]
+    copied: Logits = runner._cache.kv[:, :, :, rows].numpy()
+    return copied
+
+
+def poison(runner: TorchRunner, pages: Pages, start: int) -> None:
+    """NaN at all positions of these pages from `start` on, as if a former owner with a broken model had left it."""
+    for number in range(start // PAGE, len(pages)):
+        first = pages[number] * PAGE
+        runner._cache.kv[:, :, :, first + max(0, start - number * PAGE) : first + PAGE] = float("nan")
+        runner._cache._dirty[pages[number]] = PAGE
 
 
 def same_bits(a: Logits, b: Logits) -> bool:
     """Equal in every bit: also tells -0 from 0."""
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
     return a.shape == b.shape and bool(np.array_equal(a.view(np.uint32), b.view(np.uint32)))
 
 

@@ -83,9 +83,7 @@ async def toy_server(
     runner = runner or ToyRunner()
     card = toy_card(runner, free_run, eos_ids=eos_ids)
     limits = Limits(max_nodes=card.max_nodes, max_length=runner.max_length)
-    backend = EngineBackend(
-        runner, limits=limits, decoder=ToyText, free_run=free_run, max_sessions=max_sessions, max_rows=max_rows
-    )
+    backend = EngineBackend(runner, limits=limits, decoder=ToyText, free_run=free_run, max_rows=max_rows)
     async with backend:
         hosts = Hosts(toy_admission(card), backend, grace_s=grace_s, max_sessions=max_sessions)
         async with serving(

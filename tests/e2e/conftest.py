@@ -55,7 +55,8 @@ def authority() -> trustme.CA:
 
 @pytest.fixture(scope="session")
 def open_server(folder: Path, model_folder: Path) -> Iterator[Served]:
-    arguments = ["--model", str(model_folder), "--insecure", "--grace", str(GRACE_S)]
+    # So little KV memory that any crowd has used all of it once.
+    arguments = ["--model", str(model_folder), "--insecure", "--grace", str(GRACE_S), "--kv-memory", "0.02"]
     # glibc then gives freed tensors back at once: resident memory is what is in use.
     exact_memory = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
     with server(arguments, folder / "open", **exact_memory) as (process, address):

@@ -12,10 +12,11 @@ from tempfile import TemporaryDirectory
 
 from acespec.cloud.admission import Admission
 from acespec.cloud.auth import Keys
+from acespec.cloud.draw_rule import DrawRule
 from acespec.cloud.engine import EngineBackend
 from acespec.cloud.host import Hosts
 from acespec.cloud.load import Target
-from acespec.cloud.runner import Block
+from acespec.cloud.runner import Block, Drawn, pages_for
 from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.server import serving
 from acespec.cloud.torch_backend.runner import TorchRunner
@@ -28,9 +29,12 @@ from acespec.edge.drafters.base import Drafter, QuietDrafter
 from acespec.edge.turn_request import TurnRequest
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto.sampling_params import SamplingParams
+from acespec.proto.timing_profile import TimingProfile
 from tests.tiny import ModelType, tiny_model_folder
 
 MAX_LENGTH = 512
+TRUTH_PAGES = pages_for(MAX_LENGTH)
+"""The runner's last pages, which no server is told of: reference texts are computed there."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +57,15 @@ class Unhurried:
         self.max_length = runner.max_length
         self.numerics_id = runner.numerics_id
         self.exact = runner.exact
-        self.allocate = runner.allocate
-        self.release = runner.release
-        self.length = runner.length
+        self.pages = runner.pages - TRUTH_PAGES
 
-    def step(self, blocks: Sequence[Block]) -> list[tuple[int, ...]]:
+    def step(self, blocks: Sequence[Block]) -> list[Drawn]:
         time.sleep(self._seconds)
         return self._runner.step(blocks)
 
-    def cost_curve(self) -> list[tuple[int, float]]:
+    def timing(self) -> TimingProfile:
         fastest = max(self._seconds, 0.001)
-        return [(1, fastest), (64, fastest * 2)]
+        return TimingProfile("unhurried", ((1, fastest), (64, fastest * 2)), 0.0, 64 / fastest, "made up")
 
 
 @cache
@@ -97,7 +99,7 @@ async def verifier(
     target = Target(model.name, runner, model.tokenizer)
     limits = Limits(max_length=runner.max_length)
     card = target.card(limits, free_run, limits.max_length - 1)
-    backend = EngineBackend(runner, limits=limits, decoder=target.decoder, free_run=free_run, max_sessions=max_sessions)
+    backend = EngineBackend(runner, limits=limits, decoder=target.decoder, free_run=free_run)
     async with backend:
         hosts = Hosts(Admission(card, model.tokenizer.encode), backend, grace_s=30.0, max_sessions=max_sessions)
         async with serving(card, hosts, address=f"127.0.0.1:{port}", keys=Keys(), drain_s=drain_s) as bound:
@@ -132,16 +134,16 @@ def one_at_a_time(
     runner: TorchRunner, prompt: Sequence[int], params: SamplingParams, seed: int, count: int, end_ids: Sequence[int]
 ) -> list[int]:
     """The reference of all: one token per forward pass, prompt included, no service and no drafts."""
-    slot = runner.allocate()
+    pages = tuple(range(runner.pages - TRUTH_PAGES, runner.pages))
+    rule = DrawRule(params, seed, len(prompt))
     tokens = list(prompt)
     for position in range(len(prompt) + count - 1):
-        block = Block(slot, position, (tokens[position],), tokens, 0, params, seed, len(prompt))
-        drawn = runner.step([block])[0]
+        block = Block(pages, position, (tokens[position],), tokens, 0, rule)
+        drawn = runner.step([block])[0].tokens
         if position == len(tokens) - 1:
             tokens += drawn
             if drawn[0] in end_ids:
                 break
-    runner.release(slot)
     return tokens[len(prompt) :]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from acespec.cloud.runner import Block
+from acespec.cloud.runner import Block, pages_for
 from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.torch_backend.runner import TorchRunner
 from acespec.edge.completion import Completion
@@ -20,7 +20,7 @@ from acespec.proto.errors import ServerFault
 from acespec.proto.messages import FinishReason
 from acespec.proto.sampling_params import SamplingParams
 from tests.drafters import OracleDrafter
-from tests.e2e.local import Model, complete, edge, one_at_a_time, tiny_model, verifier
+from tests.e2e.local import TRUTH_PAGES, Model, complete, edge, one_at_a_time, tiny_model, verifier
 from tests.e2e.relay import Relay
 
 TOKENS = 36
@@ -236,17 +236,31 @@ async def test_a_step_that_breaks_ends_the_turn_which_can_be_asked_for_again() -
     assert done.token_ids == truth_of(good)
 
 
-async def test_more_sessions_than_slots() -> None:
-    """The slot of a session that has left goes to the next one, although its grace period is not over."""
+async def test_more_sessions_than_memory_holds() -> None:
+    """Those that find no KV pages wait for those that have them, and nobody is told anything but the truth."""
     good = tiny_model("llama")
-    runner = TorchRunner.load(good.folder, vocab_size=good.tokenizer.vocab_size, max_slots=2)
+    pages = TRUTH_PAGES + pages_for(len(prompt_of(good)) + 8) + 1
+    runner = TorchRunner.load(good.folder, vocab_size=good.tokenizer.vocab_size, kv_pages=pages)
     model = Model("llama", good.folder, good.tokenizer, runner)
+    request = replace(REQUEST, max_tokens=8)
+
+    async def twice(address: str) -> None:
+        async with edge(address, model) as client:
+            for _ in range(2):
+                assert (await complete(client, prompt_of(model), request)).token_ids == truth_of(good)[:8]
+
+    async with verifier(model, step_s=0.0) as address:
+        await asyncio.gather(*(twice(address) for _ in range(6)))
+
+
+async def test_the_slot_of_a_session_that_has_left_goes_to_the_next_one() -> None:
+    """Although its grace period is not over."""
+    model = tiny_model("llama")
     request = replace(REQUEST, max_tokens=8)
     async with verifier(model, step_s=0.0, max_sessions=2) as address:
         for _ in range(5):
             async with edge(address, model) as client:
-                for _ in range(2):
-                    assert (await complete(client, prompt_of(model), request)).token_ids == truth_of(good)[:8]
+                assert (await complete(client, prompt_of(model), request)).token_ids == truth_of(model)[:8]
 
 
 def _later(seconds: float, then: Callable[[], object]) -> None:

@@ -7,11 +7,14 @@ edge through any schedule and still know every id that must come out.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from acespec.proto import wire
 from acespec.proto.digest import PrefixDigest, short
 from acespec.proto.errors import ProtocolError
+from acespec.proto.logprobs import TokenLogprobs
+from acespec.proto.logprobs import pack as pack_logprobs
 from acespec.proto.messages import Cancel, Commit, Draft, FinishReason, Open, Opened, Ping, Totals
 from acespec.proto.nodes import ROOT, unpack
 from acespec.proto.prompt import Encode, unpack_ids
@@ -23,6 +26,11 @@ class _Node:
     position: int
     right: bool
     parent: int
+
+
+def logprob_at(tokens: Sequence[int], position: int, top: int) -> TokenLogprobs:
+    """What the fake reports of a position: made up, but never the same for two of them."""
+    return TokenLogprobs(-float(position), tuple((tokens[position], -float(position)) for _ in range(top)))
 
 
 @dataclass
@@ -41,6 +49,8 @@ class FakeCloud:
     forget: bool = False
     """Hold nothing of what checkpoints name."""
     refuse: ProtocolError | None = None
+    lose_logprobs: bool = False
+    """Commits lack the log probability of their last token."""
     encode: Encode | None = None
     """The tokenizer that prompts sent as text are read with."""
 
@@ -116,6 +126,9 @@ class FakeCloud:
             finish=self._finish if final else None,
             totals=self._totals if final else None,
         )
+        if self.open.top_logprobs is not None:
+            items = [logprob_at(self.tokens, i, self.open.top_logprobs) for i in range(self._sent, len(self.tokens))]
+            frame = replace(frame, logprobs=pack_logprobs(items[: -1 if self.lose_logprobs else None]))
         self._sent = len(self.tokens)
         self._said_final = self._said_final or final
         return wire.encode_cloud(frame)

@@ -17,10 +17,15 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class FakeServer:
-    """Runs one `FakeCloud` at one step every `pace_s`. `start` may be called again after `kill`, on the same port."""
+    """Runs one `FakeCloud` at one step every `pace_s`. `start` may be called again after `kill`, on the same port.
 
-    def __init__(self, cloud: FakeCloud, pace_s: float = 0.002) -> None:
+    With `spawn`, every session but the first has a cloud of its own.
+    """
+
+    def __init__(self, cloud: FakeCloud, pace_s: float = 0.002, spawn: Callable[[], FakeCloud] | None = None) -> None:
         self.cloud = cloud
+        self._spawn = spawn
+        self._clouds: dict[bytes, FakeCloud] = {}
         self.pace_s = pace_s
         self.port = 0
         self.streams = 0
@@ -60,7 +65,7 @@ class FakeServer:
         self.streams += 1
         self.authorization = dict(context.invocation_metadata() or ()).get("authorization")
         answers: asyncio.Queue[bytes | ProtocolError] = asyncio.Queue()
-        tasks = [asyncio.create_task(self._read(requests, answers)), asyncio.create_task(self._work(answers))]
+        tasks = [asyncio.create_task(self._serve(requests, answers))]
         try:
             while True:
                 answer = await answers.get()
@@ -71,23 +76,38 @@ class FakeServer:
             for task in tasks:
                 task.cancel()
 
-    async def _read(self, requests: AsyncIterator[bytes], answers: asyncio.Queue[bytes | ProtocolError]) -> None:
-        opened = False
+    async def _serve(self, requests: AsyncIterator[bytes], answers: asyncio.Queue[bytes | ProtocolError]) -> None:
+        cloud: FakeCloud | None = None
+        work: asyncio.Task[None] | None = None
         try:
             async for data in requests:
-                opened = opened or isinstance(wire.decode_edge(data), Open)
-                if not opened:
-                    raise BadFrame("a stream has to begin with an Open")
-                for answer in self.cloud.receive(data):
+                message = wire.decode_edge(data)
+                if cloud is None:
+                    if not isinstance(message, Open):
+                        raise BadFrame("a stream has to begin with an Open")
+                    cloud = self._cloud_of(message.session_id)
+                    work = asyncio.create_task(self._work(cloud, answers))
+                for answer in cloud.receive(data):
                     answers.put_nowait(answer)
+            await asyncio.Event().wait()
         except ProtocolError as error:
             answers.put_nowait(error)
+        finally:
+            if work is not None:
+                work.cancel()
 
-    async def _work(self, answers: asyncio.Queue[bytes | ProtocolError]) -> None:
+    def _cloud_of(self, session_id: bytes) -> FakeCloud:
+        if self._spawn is None:
+            return self.cloud
+        if session_id not in self._clouds:
+            self._clouds[session_id] = self._spawn() if self._clouds else self.cloud
+        return self._clouds[session_id]
+
+    async def _work(self, cloud: FakeCloud, answers: asyncio.Queue[bytes | ProtocolError]) -> None:
         while True:
             await asyncio.sleep(self.pace_s)
             if not self.stalled:
-                self.cloud.step()
-            commit = self.cloud.commit()
+                cloud.step()
+            commit = cloud.commit()
             if commit is not None:
                 answers.put_nowait(commit)

@@ -6,6 +6,7 @@ Prints its address. Every session gets readable nonsense, at a pace that leaves 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import sys
 
@@ -26,8 +27,12 @@ class _Babble(FakeCloud):
 async def main(folder: str) -> None:
     tokenizer = Tokenizer.load(folder)
     words = tokenizer.encode("the river was low that summer and the stones were dry enough to sit on ") * 20
-    cloud = _Babble(words[:400], tokenizer.vocab_size, random.Random(1), encode=tokenizer.encode)
-    server = FakeServer(cloud, pace_s=0.005)
+    seeds = itertools.count(1)
+
+    def babble() -> FakeCloud:
+        return _Babble(words[:400], tokenizer.vocab_size, random.Random(next(seeds)), encode=tokenizer.encode)
+
+    server = FakeServer(babble(), pace_s=0.005, spawn=babble)
     await server.start()
     sys.stdout.write(f"{server.target}\n")
     sys.stdout.flush()

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from acespec.edge.completion import Completion
+from acespec.edge.output_format import output_format
 from acespec.edge.report import as_json, as_line, quantile
 from acespec.edge.wire_stats import WireTotals
-from acespec.proto.messages import FinishReason, Opened, Totals
+from acespec.proto.messages import FinishReason, Opened, OutputFormat, Totals
+from acespec.proto.seeds import choice_seed
 from tests.tiny import tiny_model_folder
 
 HEAVY = ("torch", "mlx", "grpc", "tokenizers", "transformers", "huggingface_hub")
@@ -76,6 +78,12 @@ def test_no_verifier_there(model: Path, environment: dict[str, str]) -> None:
         (("--verifier", "nowhere"), ("HOST:PORT",)),
         (("--verifier", "a:1", "--api-key-file", "/no/such"), ("/no/such",)),
         (("--verifier", "a:1", "--tls-ca", "/no/such"), ("/no/such",)),
+        (("--top-logprobs", "3", "--json"), ("--top-logprobs", "--logprobs")),
+        (("--logprobs",), ("--logprobs", "--json")),
+        (("--regex", "a", "--json-object"), ("--json-object, --regex", "one")),
+        (("--json-schema", "/no/such"), ("--json-schema", "/no/such")),
+        (("--json-schema", "{type: object}"), ("--json-schema", "no JSON")),
+        (("--grammar", "/no/such"), ("--grammar", "/no/such")),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_2(
@@ -167,6 +175,43 @@ def test_json_has_the_promised_names(served: str, model: Path, environment: dict
         "link": "rtt_ms_p50",
     }.items():
         assert set(names.split()) <= set(result[group])
+
+
+def test_log_probabilities_and_usage_are_in_the_json(served: str, model: Path, environment: dict[str, str]) -> None:
+    arguments = ("-m", "8", "--json", "--logprobs", "--top-logprobs", "2", "-p", "hello")
+    done = acespec("generate", *options(served, model), *arguments, env=environment)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    content = result["logprobs"]["content"]
+    assert len(content) == len(result["token_ids"]) == 8
+    assert all(set(item) == {"token", "logprob", "bytes", "top_logprobs"} for item in content)
+    assert all(len(item["top_logprobs"]) == 2 for item in content)
+    assert b"".join(bytes(item["bytes"]) for item in content).decode() == result["text"]
+    assert result["usage"]["prompt_tokens_details"] == {"cached_tokens": 0}
+
+
+def test_several_answers_come_one_after_another(served: str, model: Path, environment: dict[str, str]) -> None:
+    base = ("generate", *options(served, model), "-m", "8", "--seed", "5", "-p", "hello")
+    shown = acespec(*base, "-n", "3", env=environment)
+    assert shown.returncode == 0, shown.stderr
+    headers = [line for line in shown.stdout.splitlines() if line.startswith("---")]
+    seeds = [choice_seed(5, i) for i in range(3)]
+    assert headers == [f"--- answer {i + 1} of 3, seed {seed}" for i, seed in enumerate(seeds)]
+    as_objects = acespec(*base, "--choices", "2", "--json", env=environment)
+    assert as_objects.returncode == 0, as_objects.stderr
+    assert [answer["seed"] for answer in json.loads(as_objects.stdout)] == seeds[:2]
+
+
+def test_what_ends_and_shapes_the_text_reaches_the_request(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object"}')
+    grammar = tmp_path / "g.lark"
+    grammar.write_text('start: "é"', encoding="utf-8")
+    assert output_format(str(schema), False, None, None) == OutputFormat(json_schema='{"type": "object"}')
+    assert output_format(' {"a": 1}', False, None, None) == OutputFormat(json_schema=' {"a": 1}')
+    assert output_format(None, False, None, grammar) == OutputFormat(grammar='start: "é"')
+    assert output_format(None, True, None, None) == OutputFormat(json_object=True)
+    assert output_format(None, False, None, None) == OutputFormat()
 
 
 def interrupt(process: subprocess.Popen[str]) -> None:

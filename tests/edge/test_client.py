@@ -23,10 +23,18 @@ from acespec.edge.controller import AutoController, FixedController
 from acespec.edge.drafters.base import Candidate, Drafter, QuietDrafter
 from acespec.edge.turn_request import TurnRequest
 from acespec.models.tokenizer import Tokenizer
-from acespec.proto.errors import BY_STATUS, Exhausted, Mismatch, Unauthenticated, Unavailable, UnsupportedModel
+from acespec.proto.errors import (
+    BY_STATUS,
+    BadFrame,
+    Exhausted,
+    Mismatch,
+    Unauthenticated,
+    Unavailable,
+    UnsupportedModel,
+)
 from acespec.proto.messages import FinishReason
 from tests.drafters import AdversarialDrafter, OracleDrafter
-from tests.edge.fake_cloud import FakeCloud
+from tests.edge.fake_cloud import FakeCloud, logprob_at
 from tests.edge.fake_server import FakeServer
 from tests.tiny import tiny_model_folder
 
@@ -84,6 +92,44 @@ async def test_an_answer_is_whole_and_accounted_for(server: FakeServer, tokenize
     assert done.rtts
     assert all(0 < rtt < 1 for rtt in done.rtts)
     assert done.wire.down_bytes > done.wire.down_payload_bytes > 0
+
+
+async def test_log_probabilities_arrive_once_each_even_over_a_cut(
+    server: FakeServer, tokenizer: Tokenizer, truth: list[int]
+) -> None:
+    server.pace_s = 0.01
+    async with make_client(server, tokenizer, OracleDrafter(truth, 0.8)) as client:
+        turn = asyncio.create_task(collect(client, truth[:PROMPT_LEN], TurnRequest(max_tokens=60, top_logprobs=2)))
+        await server.until(partial(_further, turn, server, 25))
+        await server.kill()
+        await server.start()
+        _, done = await turn
+        _, without = await collect(client, truth[:PROMPT_LEN], TurnRequest(max_tokens=5))
+    assert done.reconnects
+    assert done.logprobs == tuple(logprob_at(truth, PROMPT_LEN + i, 2) for i in range(60))
+    assert without.logprobs is None
+
+
+async def test_log_probabilities_that_do_not_fit_end_the_turn(
+    server: FakeServer, tokenizer: Tokenizer, truth: list[int]
+) -> None:
+    server.cloud.lose_logprobs = True
+    async with make_client(server, tokenizer) as client:
+        with pytest.raises(BadFrame, match="log probabilities"):
+            await collect(client, truth[:PROMPT_LEN], TurnRequest(max_tokens=5, top_logprobs=0))
+
+
+async def test_a_stop_string_among_the_first_tokens_is_shown_at_once(
+    server: FakeServer, tokenizer: Tokenizer, truth: list[int]
+) -> None:
+    answer = truth[PROMPT_LEN : PROMPT_LEN + 40]
+    stop = tokenizer.decode(answer[:6])[1:4]
+    async with make_client(server, tokenizer) as client:
+        request = TurnRequest(max_tokens=40, min_tokens=20, stop_strings=(stop,))
+        async with aclosing(client.stream(truth[:PROMPT_LEN], request)) as parts:
+            shown = [part.text async for part in parts if isinstance(part, TextDelta)]
+    assert "".join(shown) == tokenizer.decode(answer)
+    assert sum(map(bool, shown)) > 5, "it was not held back to the end"
 
 
 async def test_turns_share_a_stream_and_send_only_what_is_new(

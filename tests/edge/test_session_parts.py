@@ -170,3 +170,32 @@ def test_only_a_possible_beginning_is_withheld() -> None:
     assert stream.push("AY ") == "STAY "
     assert stream.push("STO") == ""
     assert stream.finish("", None) == "STO"
+
+
+@given(
+    TEXT,
+    st.lists(st.text(alphabet="abé", min_size=1, max_size=4), min_size=1, max_size=3),
+    st.integers(0, 12),
+    st.data(),
+)
+def test_a_stop_string_that_is_complete_too_early_withholds_nothing(
+    text: str, stops: list[str], early: int, data: st.DataObject
+) -> None:
+    """The first `early` characters are those of the first `min_tokens` tokens."""
+    ends = [
+        (at + len(s), at) for s in stops for at in range(len(text)) if text.startswith(s, at) and at + len(s) > early
+    ]
+    end = min(ends, default=None)
+    seen = text if end is None else text[: end[0] + data.draw(st.integers(0, 3))]
+    answer = text if end is None else text[: min(at for done, at in ends if done == end[0])]
+    stream = StopText(stops)
+    shown = stream.push(seen[:early], may_end=False)
+    rest = seen[early:]
+    while rest:
+        assert answer.startswith(shown)
+        assert end is not None or len(seen) - len(rest) - len(shown) < max(map(len, stops)), "held back for no reason"
+        cut = data.draw(st.integers(1, len(rest)))
+        shown += stream.push(rest[:cut])
+        rest = rest[cut:]
+    shown += stream.finish("", None if end is None else len(answer.encode()))
+    assert shown == answer

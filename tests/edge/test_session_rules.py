@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 
 from acespec.edge.controller import Controller, FixedController
 from acespec.edge.drafters.base import Candidate
-from acespec.edge.events import Reopened, TurnOpened
+from acespec.edge.events import Committed, Reopened, TurnOpened
 from acespec.edge.session import EdgeSession
 from acespec.edge.turn_request import TurnRequest, as_sent
 from acespec.proto import wire
 from acespec.proto.digest import PrefixDigest, short
 from acespec.proto.errors import BadFrame, Desync
-from acespec.proto.messages import Commit, Draft, Open, Opened
+from acespec.proto.logprobs import TokenLogprobs
+from acespec.proto.logprobs import pack as pack_logprobs
+from acespec.proto.messages import Commit, Draft, Open, Opened, OutputFormat
 from acespec.proto.nodes import unpack
 from acespec.proto.sampling_params import SamplingParams
 from acespec.proto.tokens import pack_tokens
@@ -246,3 +248,49 @@ def test_parameters_are_used_as_they_arrive() -> None:
     assert isinstance(message, Open)
     assert message.params == params
     assert params.temperature != 0.7
+
+
+def asking_session(request: TurnRequest) -> tuple[EdgeSession, Open]:
+    session = make_session(FixedController(0))
+    session.start_turn(0.0, PROMPT, request)
+    message = wire.decode_edge(session.poll(0.0) or b"")
+    assert isinstance(message, Open)
+    session.receive(0.0, wire.encode_cloud(Opened(1, 0, "n", 20.0, 16, 64, exact=True)))
+    return session, message
+
+
+def test_an_open_carries_all_that_was_asked_for() -> None:
+    request = TurnRequest(
+        max_tokens=9, min_tokens=3, ignore_eos=True, top_logprobs=2, format=OutputFormat(json_object=True)
+    )
+    _, message = asking_session(request)
+    assert (message.min_tokens, message.ignore_eos, message.top_logprobs) == (3, True, 2)
+    assert message.format == OutputFormat(json_object=True)
+
+
+ITEM = TokenLogprobs(-1.0, ((4, -0.5), (9, -1.0)))
+
+
+def test_log_probabilities_come_with_their_tokens() -> None:
+    session, _ = asking_session(TurnRequest(max_tokens=9, top_logprobs=2))
+    (event,) = session.receive(1.0, commit_of(PROMPT, [9, 4], logprobs=pack_logprobs([ITEM, ITEM])))
+    assert event == Committed(5, (9, 4), (ITEM, ITEM))
+
+
+@pytest.mark.parametrize(
+    ("top", "data"),
+    [
+        (2, b""),
+        (2, pack_logprobs([ITEM])),
+        (2, pack_logprobs([ITEM] * 3)),
+        (2, pack_logprobs([ITEM] * 2)[:-1]),
+        (1, pack_logprobs([ITEM] * 2)),
+        (0, pack_logprobs([ITEM] * 2)),
+        (None, pack_logprobs([ITEM] * 2)),
+        (2, pack_logprobs([TokenLogprobs(-1.0, ((VOCAB, -1.0),))] * 2)),
+    ],
+)
+def test_log_probabilities_that_do_not_fit_are_a_bad_frame(top: int | None, data: bytes) -> None:
+    session, _ = asking_session(TurnRequest(max_tokens=9, top_logprobs=top))
+    with pytest.raises(BadFrame):
+        session.receive(1.0, commit_of(PROMPT, [9, 4], logprobs=data))

@@ -122,6 +122,42 @@ def test_a_row_shorter_than_the_vocabulary_never_gives_the_missing_ids() -> None
 
 
 @pytest.mark.parametrize("params", [SamplingParams(), HOT, SamplingParams(temperature=1.0, top_p=0.9, top_k=9)])
+def test_masks_leave_the_distribution_of_what_is_left(params: SamplingParams) -> None:
+    """Drawn as if the removed tokens had never had a chance: same order, same noise, filters over the rest only."""
+    row = row_of(11)
+    allowed = np.zeros(50, np.bool_)
+    allowed[[3, 8, 9, 20, 21, 22, 40]] = True
+    masked = np.where(allowed, row, -np.inf).astype(np.float32)
+    drawn = [sampling.sample(row, params, 5, t, allowed=allowed) for t in range(300)]
+    assert drawn == [sampling.sample(masked, params, 5, t) for t in range(300)]
+    banned = [8, 20, 99, -3]
+    masked[[8, 20]] = -np.inf
+    drawn = [sampling.sample(row, params, 5, t, allowed=allowed, banned=banned) for t in range(300)]
+    assert drawn == [sampling.sample(masked, params, 5, t) for t in range(300)]
+    assert not set(drawn) - {3, 9, 21, 22, 40}
+    proposed = [sampling.propose(row, params, 5, t, 1, banned=banned)[0][0] for t in range(100)]
+    assert proposed == [sampling.sample(row, params, 5, t, banned=banned) for t in range(100)]
+
+
+@pytest.mark.parametrize("params", [SamplingParams(), HOT])
+def test_a_ban_that_would_leave_nothing_is_lifted(params: SamplingParams) -> None:
+    row = row_of(12, 6)
+    assert sampling.sample(row, params, 1, 2, banned=range(6)) == sampling.sample(row, params, 1, 2)
+    only = np.array([False, False, True, False, True, False])
+    assert sampling.sample(row, params, 1, 2, banned=[2, 4], allowed=only) in (2, 4)
+    assert sampling.sample(row, params, 1, 2, banned=[2], allowed=only) == 4
+
+
+@pytest.mark.parametrize("params", [SamplingParams(), HOT])
+def test_nothing_finite_under_a_mask_gives_the_lowest_id_of_the_mask(params: SamplingParams) -> None:
+    row = np.array([5.0, 4.0, -np.inf, np.nan, -np.inf], np.float32)
+    allowed = np.array([False, False, False, True, True])
+    assert sampling.sample(row, params, 1, 2, allowed=allowed) == 3
+    tied = np.array([9.0, 1.0, 1.0, 0.0, 1.0], np.float32)
+    assert sampling.sample(tied, SamplingParams(), 1, 2, banned=[0], allowed=np.ones(5, np.bool_)) == 1
+
+
+@pytest.mark.parametrize("params", [SamplingParams(), HOT, SamplingParams(temperature=1.0, top_p=0.9, top_k=9)])
 def test_nan_and_infinities_do_no_harm(params: SamplingParams) -> None:
     row = row_of(3)
     row[[0, 7]] = np.nan

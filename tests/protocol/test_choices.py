@@ -54,8 +54,8 @@ async def test_three_answers_are_those_of_three_requests() -> None:
 async def test_one_refusal_ends_them_all() -> None:
     model = tiny_model("llama")
     async with verifier(model) as address:
-        with pytest.raises(InvalidRequest, match="logprobs"):
-            refused = TurnRequest(seed=1, max_tokens=4, extra=Unserved(logprobs=True))
+        with pytest.raises(InvalidRequest, match="suffix"):
+            refused = TurnRequest(seed=1, max_tokens=4, extra=Unserved(suffix="x"))
             await choices(lambda: edge(address, model), [1, 2, 3], refused, 2)
         with pytest.raises(UsageError, match="n = 0"):
             await choices(lambda: edge(address, model), [1, 2, 3], REQUEST, 0)
