@@ -5,6 +5,7 @@ on schedule, against plain decoding under the same rule. On schedule: there when
 tenth or half a second after the first token, wants it (`reader.py`). Every session has a link of its own.
 
     python -m acespec.bench.just_in_time --json jit.json
+    python -m acespec.bench.just_in_time --profile theory-25ms --sessions 6     # unloaded, six at once for the mean
 
 `theory-25ms-serial` charges each session of a step a whole t_v, as where reading KV rules: verifier steps are what
 costs, and the closed forms count them. `theory-25ms` charges a step 25 ms however many share it (up to 256 rows): there
@@ -186,7 +187,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, action="append", help="tokens/s; may be repeated [8 12 20 30]")
     parser.add_argument("--acceptance", type=float, action="append", help="may be repeated [0.8 0.65]")
     parser.add_argument("--seconds", type=float, default=20.0, help="length of a run")
-    parser.add_argument("--alone", action="store_true", help="one session only; do not saturate")
+    parser.add_argument("--sessions", type=int, help="run so many and do not saturate")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     outcomes: list[Outcome] = []
@@ -203,10 +204,10 @@ def main() -> int:
         carried: dict[tuple[float, float], int] = {}
         for rate in rates:
             for a in (0.0, *(args.acceptance or (0.8, 0.65))):
-                load = Load(args.profile, args.policy, args.preset, rate, a, 1, args.seconds)
+                load = Load(args.profile, args.policy, args.preset, rate, a, args.sessions or 1, args.seconds)
                 alone = asyncio.run(run_load(stack, load))
                 tell(alone)
-                if not args.alone:
+                if args.sessions is None:
                     first = max(2, int(1 / (rate * alone.steps_per_token * step_s)))
                     best = most_carried(stack, load, first, tell)
                     carried[rate, a] = best.load.sessions if best else (1 if alone.carried else 0)

@@ -34,7 +34,7 @@ ENOUGH = 0.1
 """Waiting for drafts whose survival is below this gains little."""
 
 ALLOWANCE = 3.0
-"""The budget of a new session, in plain steps."""
+"""The budget of a new session, in plain steps: its own, which are a part of those of the verifier."""
 SHARE = 0.01
 """What each step adds to the budget."""
 SAVINGS = 6.0
@@ -168,8 +168,9 @@ class Acceptance:
         plain = cost[1]
         best, best_rate, best_expected = 0, (before + 1.0) / plain, 1.0
         expected = 1.0
-        # What all drafts so far may cost over a plain step.
-        limit = plain * (1.0 + max(0.0, self._budget))
+        # What this session's plain step costs of the whole; its drafts may cost so many of them.
+        own = plain / (before + 1.0)
+        limit = plain + own * max(0.0, self._budget)
         picks: list[Pick] = []
         for pick, chance in self._likeliest(tree, depth, len(cost) - 2):
             seconds = cost[len(picks) + 2]
@@ -181,7 +182,7 @@ class Acceptance:
             if (before + expected) / seconds >= best_rate:
                 best, best_rate, best_expected = len(picks), (before + expected) / seconds, expected
         chosen = best or self._probe(len(picks))
-        self._price = cost[chosen + 1] / plain - 1.0
+        self._price = (cost[chosen + 1] - plain) / own
         return picks[:chosen], best_expected
 
     def _likeliest(self, tree: DraftTree, depth: int, rows: int) -> list[tuple[Pick, float]]:

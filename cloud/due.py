@@ -18,34 +18,42 @@ class DueClock:
 
     def __init__(self, now: float, rate: float) -> None:
         self.rate = rate
+        self.due = now
+        """When the next step should have ended."""
         self._due = now
         self._started = False
-        self.reserve = 0.0
-        self.patience = 0.0
-
-    @property
-    def due(self) -> float:
-        """When the next step should have ended."""
-        return self._due + self.patience - self.reserve
+        self._reserve = 0.0
+        self._patience = 0.0
 
     def lead(self, now: float) -> float:
         """Seconds for which what is committed lasts, patience included."""
-        return self._due + self.patience - now
+        return self._due + self._patience - now
+
+    def give(self, patience: float) -> None:
+        """Let the session be so many seconds late."""
+        if patience != self._patience:
+            self._patience = patience
+            self._set()
 
     def recover(self, now: float, lead: float) -> None:
-        """Be due until what is committed lasts for `lead` seconds."""
-        self.reserve = lead if self.lead(now) < lead else 0.0
+        """Be due until what is committed lasts for `lead` seconds; 0 ends that."""
+        self._reserve = lead if self.lead(now) < lead else 0.0
+        self._set()
 
     def committed(self, now: float, tokens: int, rate: float) -> None:
         """Tokens became final at `now`; until the next commit the session gets `rate` tokens/s."""
         if rate <= 0:
             self._due = now + TIMEOUT_S
-            return
-        due = min(max(self._due, now - BURST_S), now + BURST_S) if self._started else now + GRACE_S
+        else:
+            due = min(max(self._due, now - BURST_S), now + BURST_S) if self._started else now + GRACE_S
+            self._due = due + tokens / rate
         self._started = True
-        self._due = due + tokens / rate
-        if self.reserve:
-            self.recover(now, self.reserve)
+        if self._reserve:
+            self.recover(now, self._reserve)
+        self._set()
+
+    def _set(self) -> None:
+        self.due = self._due + self._patience - self._reserve
 
     def late(self, now: float) -> float:
         """Seconds by which `now` is past the due time; 0 before the first token, and if the rate is 0."""

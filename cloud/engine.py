@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 from acespec.cloud.backend import Committed, Offer, SessionKey, TurnSpec
 from acespec.cloud.runner import Block, Drawn, Runner
-from acespec.cloud.scheduler import FIRST_TOKEN_S, FreeRun, Step
+from acespec.cloud.scheduler import FIRST_TOKEN_S, FreeRun
 from acespec.cloud.status_log import StatusLog
+from acespec.cloud.step import Step
 from acespec.cloud.stops import TextDecoder
 from acespec.cloud.turn import Limits
 from acespec.cloud.turn_table import TurnTable

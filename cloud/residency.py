@@ -37,9 +37,9 @@ class Residency:
         """Draft tokens of one path, at most `wanted`, for which the turn has pages now; None if not even for none."""
         if turn.hold is None:
             return None
-        if self.pages.reserve(turn.hold, len(turn.tokens) + wanted):
-            return wanted
         room = len(turn.hold.table) * PAGE - len(turn.tokens)
+        if wanted <= room or self.pages.reserve(turn.hold, len(turn.tokens) + wanted):
+            return wanted
         return min(room, wanted) if room >= 0 else None
 
     def make_room(self, turn: Turn, now: float, turns: Iterable[Turn], scheduled: Collection[Turn]) -> bool:
@@ -60,7 +60,7 @@ class Residency:
 
     def settle(self, turn: Turn) -> None:
         """A step has ended: what a rejection left over goes back."""
-        if turn.hold is not None:
+        if turn.hold is not None and len(turn.tokens) <= (len(turn.hold.table) - 1) * PAGE:
             self.pages.trim(turn.hold, len(turn.tokens))
 
     def publish(self, turn: Turn) -> None:

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import nsmallest
 
 from acespec.cloud.backend import Committed
 from acespec.cloud.overload import Overload
 from acespec.cloud.residency import Residency
-from acespec.cloud.runner import PREFILL_CHUNK, Block, Drawn
+from acespec.cloud.runner import PREFILL_CHUNK, Drawn
+from acespec.cloud.step import Part, Slack, Step
 from acespec.cloud.step_cost import StepCost
 from acespec.cloud.turn import Turn
 
@@ -36,8 +36,6 @@ FIRST_TOKEN_S = 1.0
 PREFILL_SHARE = 0.25
 """Share of the verifier's time that prompts get although due sessions wait."""
 MOST_CREDIT_S = 1.0
-LONER = 0.8
-"""A block that costs more than this share of a step of its own waits for that."""
 
 
 class FreeRun(StrEnum):
@@ -46,69 +44,6 @@ class FreeRun(StrEnum):
     ALWAYS = "always"
     IDLE = "idle"
     NEVER = "never"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One turn's share of a step, and why it is in it."""
-
-    turn: Turn
-    block: Block
-    reason: str
-
-
-@dataclass(slots=True)
-class Step:
-    """What runs next, and what it is expected to take. Positions are those that verify rows look back on."""
-
-    cost: StepCost
-    parts: list[Part] = field(default_factory=list)
-    turns: set[Turn] = field(default_factory=set)
-    rows: int = 0
-    sessions: int = 0
-    positions: int = 0
-    prompt_rows: int = 0
-    tokens: float = 0.0
-
-    @property
-    def blocks(self) -> list[Block]:
-        """The runner's input."""
-        return [part.block for part in self.parts]
-
-    @property
-    def seconds(self) -> float:
-        """Expected time of what it has so far."""
-        return self.with_block(0, 0) if self.parts else 0.0
-
-    def with_block(self, rows: int, start: int) -> float:
-        """Expected time if a verify block of so many rows at `start` joined."""
-        sessions = self.sessions + (rows > 0)
-        return self.cost(self.rows + rows, sessions, self.positions + rows * start, self.prompt_rows)
-
-    def ladder(self, most: int, start: int) -> list[float]:
-        """Expected times if a verify block at `start` joined with 0, 1, .. `most` rows."""
-        return self.cost.ladder(most, self.rows, self.sessions, self.positions, self.prompt_rows, start)
-
-    def gains_nothing_by(self, turn: Turn) -> bool:
-        """True if `turn` would cost nearly as much here as in a step of its own, and only delay the others."""
-        if not self.sessions:
-            return False
-        return self.with_block(1, turn.cached) - self.seconds > LONER * self.cost(1, 1, turn.cached)
-
-    def add(self, part: Part, tokens: float) -> None:
-        """A verify block joins; it is expected to commit `tokens`."""
-        self.parts.append(part)
-        self.turns.add(part.turn)
-        self.rows += len(part.block.tokens)
-        self.sessions += 1
-        self.positions += len(part.block.tokens) * part.block.start
-        self.tokens += tokens
-
-    def add_prefill(self, part: Part) -> None:
-        """A prefill chunk joins."""
-        self.parts.append(part)
-        self.turns.add(part.turn)
-        self.prompt_rows += len(part.block.tokens)
 
 
 class Scheduler:
@@ -153,13 +88,14 @@ class Scheduler:
         self.seat(now)
         ready = [turn for turn in self._turns if turn.hold is not None and turn.may_step]
         decoding = sorted((t for t in ready if not t.prefilling), key=lambda t: t.clock.due)
-        step = Step(self._cost)
         end = now + self._cost(1)
         due = [turn for turn in decoding if turn.clock.due <= end]
+        sure = decoding if self._free_run is FreeRun.ALWAYS else due
+        step = Step(self._cost, expected=min(len(sure), self._max_rows))
         rest = decoding[len(due) :]
         self._join_due(step, due, now)
         self._join_prefill(step, [t for t in ready if t.prefilling], rest, now)
-        slack = _Slack(step, [] if self._free_run is FreeRun.ALWAYS else decoding, self._cost(1) + now)
+        slack = Slack(step, [] if self._free_run is FreeRun.ALWAYS else decoding, self._cost(1) + now)
         self._join(step, [t for t in rest if t.step_wanted or t.worth(now)], "drafts", slack)
         if self._free_run is not FreeRun.NEVER:
             self._join(step, [t for t in rest if t not in step.turns], "free run", slack)
@@ -168,7 +104,8 @@ class Scheduler:
     def complete(self, step: Step, drawn: Sequence[Drawn], seconds: float, now: float) -> list[tuple[Turn, Committed]]:
         """Give what a finished step drew to its turns; what they committed."""
         self._cost.observe(step.seconds, seconds)
-        self.overload.observe(now, max((p.turn.clock.late(now) for p in step.parts if not p.turn.closed), default=0.0))
+        late = max((p.turn.clock.late(now) for p in step.parts if not p.turn.closed), default=0.0)
+        self.overload.observe(now, late, seconds)
         if self._free_run is not FreeRun.ALWAYS and any(t.prefilling for t in self._turns):
             self._credit_s = min(MOST_CREDIT_S, self._credit_s + PREFILL_SHARE * seconds)
         row_s = seconds / max(1, step.rows + step.prompt_rows)
@@ -177,7 +114,7 @@ class Scheduler:
             if not part.turn.closed and (taken := self._apply(part, samples, row_s * len(part.block.tokens), now)):
                 done.append((part.turn, samples, taken))
         load = min(1.0, max(step.rows / self._max_rows, self.overload.level))
-        dues = nsmallest(2, [t.clock.due for t in self._turns if t.hold is not None and t.may_step])
+        dues = [] if self._free_run is FreeRun.ALWAYS else self._next_dues()
         return [
             (turn, turn.report(samples, taken, seconds, load, self._wait(turn, dues, now)))
             for turn, samples, taken in done
@@ -197,17 +134,17 @@ class Scheduler:
             waiting -= 1
             if turn.waiting:  # It was due later than one before it, which needed its pages.
                 continue
-            if step.gains_nothing_by(turn):
+            if not step.gains_by(turn):
                 return
             reserved = min(waiting, self._max_rows - step.rows - 1)
             added = self._add(step, turn, "due", room - reserved if room > reserved else 1)
             while not added and self._residency.make_room(turn, now, self._turns, step.turns):
                 added = self._add(step, turn, "due", 1)
 
-    def _join(self, step: Step, turns: list[Turn], reason: str, slack: _Slack) -> None:
+    def _join(self, step: Step, turns: list[Turn], reason: str, slack: Slack) -> None:
         """Turns that are not due join as far as they delay nobody who is."""
         for turn, room in self._fairly(step, turns):
-            if slack.allows(turn, step.with_block(1, turn.cached)) and not step.gains_nothing_by(turn):
+            if step.gains_by(turn) and slack.allows(turn):
                 self._add(step, turn, reason, room)
 
     def _join_prefill(self, step: Step, prefilling: list[Turn], rest: list[Turn], now: float) -> None:
@@ -227,8 +164,8 @@ class Scheduler:
         depth = self._residency.depth(turn, turn.draft_depth(rows))
         if depth is None:
             return False
-        cost = step.ladder(rows if depth else 1, turn.cached)
-        block, tokens = turn.verify_block(depth, cost, step.tokens)
+        cost = step.ladder(min(rows, turn.pending + 1), turn.cached) if depth else ()
+        block, tokens = turn.verify_block(depth, cost, step.tokens + step.coming)
         step.add(Part(turn, block, reason), tokens)
         return True
 
@@ -267,6 +204,9 @@ class Scheduler:
             turn.catch_up(now, self._cost(1) if self.overload.level == 0 else None)
         return taken
 
+    def _next_dues(self) -> list[float]:
+        return nsmallest(2, [t.clock.due for t in self._turns if t.hold is not None and t.may_step])
+
     def _wait(self, turn: Turn, dues: Sequence[float], now: float) -> float:
         """Expected time to the turn's next step: none if it may free-run, else until it is due."""
         if turn.finish is not None or self._free_run is FreeRun.ALWAYS:
@@ -275,26 +215,3 @@ class Scheduler:
         if self._free_run is FreeRun.IDLE and (not others or now + 2 * self._cost(1) <= others[0]):
             return 0.0
         return max(0.0, turn.clock.due - self._cost(1) - now)
-
-
-class _Slack:
-    """How long a step may take: until the first of those that are not in it must start.
-
-    `lead` is now plus the time of a step: what to subtract from a due time to get the seconds that are left.
-    """
-
-    def __init__(self, step: Step, by_due: Sequence[Turn], lead: float) -> None:
-        self._step = step
-        self._by_due = by_due
-        self._lead = lead
-        self._at = 0
-
-    def allows(self, turn: Turn, seconds: float) -> bool:
-        """May `turn` join the step if it takes `seconds` with it?"""
-        others, scheduled = self._by_due, self._step.turns
-        while self._at < len(others) and others[self._at] in scheduled:
-            self._at += 1
-        first = self._at
-        while first < len(others) and (others[first] is turn or others[first] in scheduled):
-            first += 1
-        return first == len(others) or seconds <= others[first].clock.due - self._lead

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from acespec.cloud.scheduler import Step
+from acespec.cloud.step import Step
 from acespec.cloud.turn_table import TurnTable
 
 log = logging.getLogger(__name__)

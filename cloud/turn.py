@@ -66,7 +66,7 @@ class Turn:
         self.clock = DueClock(now, spec.rate)
         self.finish: FinishReason | None = None
         self._text_end: int | None = None
-        self._pending = 0
+        self._ready = 0
         self._dry_steps = DRY
         self._rule = DrawRule(
             params=spec.params,
@@ -108,6 +108,11 @@ class Turn:
         return len(self._tree) + self._tree.matched
 
     @property
+    def pending(self) -> int:
+        """Draft nodes that wait to be verified."""
+        return len(self._tree)
+
+    @property
     def may_step(self) -> bool:
         """False once finished, detached, or too far ahead of the edge."""
         ahead = len(self.tokens) - max(self.received, len(self.spec.tokens))
@@ -126,14 +131,14 @@ class Turn:
         out the fewer: an early verdict then saves the time that drafting behind a wrong guess would waste. At rate 0
         any is.
         """
-        if not self._pending or self.spec.rate <= 0:
-            return self._pending > 0
-        enough = min(self._acceptance.enough, max(1, self._draft_room()))
+        if not self._ready or self.spec.rate <= 0:
+            return self._ready > 0
+        enough = self._enough
         cycle = self._knee.cycle_s
         lead = self.clock.lead(now)
         if lead < cycle:
             enough = max(1, math.ceil(enough * lead / cycle))
-        return self._pending >= enough
+        return self._ready >= enough
 
     def catch_up(self, now: float, step_s: float | None) -> None:
         """No drafts are pending, and what is committed will not last until the next can be here: step plain at once
@@ -144,7 +149,7 @@ class Turn:
         verifier has no time for it.
         """
         if step_s is None or self.spec.rate <= 0 or self._dry_steps >= DRY:
-            self.clock.reserve = 0.0
+            self.clock.recover(now, 0.0)
             return
         cycle = self._knee.cycle_s + step_s
         if self.clock.rate * step_s < CATCH_UP and not self._tree.heads and self.clock.lead(now) < cycle:
@@ -200,7 +205,7 @@ class Turn:
         Without drafts it is a plain step. `cost` and `before`: see `Acceptance.rows_that_pay`.
         """
         start = len(self.tokens) - 1
-        if depth < 1 or len(cost) < 3:
+        if depth < 1:
             return self._block(start, (self.tokens[-1],), 0), 1.0
         picks, expected = self._acceptance.rows_that_pay(self._tree, depth, cost, before)
         tokens = (self.tokens[-1], *[pick.token for pick in picks])
@@ -222,7 +227,7 @@ class Turn:
         self._steps += 1
         self._plain += drafted == 0
         self._dry_steps = 0 if drafted else self._dry_steps + 1
-        self.clock.patience = PATIENCE_S if self._dry_steps < DRY else 0.0
+        self.clock.give(PATIENCE_S if self._dry_steps < DRY and self.spec.rate > 0 else 0.0)
         self._drafted += drafted
         if block.parents:
             self._acceptance.observe(_trials(block, drawn))
@@ -263,8 +268,8 @@ class Turn:
     def _warn(self, recent: float, usual: float) -> None:
         principal, session = self.spec.session
         log.warning(
-            "session %s of %s: acceptance of its drafts fell to %.0f %% from %.0f %%; they are verified only where that "
-            "costs little: see whether its edge drafts for this model",
+            "session %s of %s: acceptance of its drafts fell to %.0f %% from %.0f %%; few are verified until it "
+            "recovers: see whether its edge drafts for this model",
             session.hex()[:8],
             principal,
             100 * recent,
@@ -272,10 +277,15 @@ class Turn:
         )
 
     def _weigh(self, now: float) -> None:
-        """Count the drafts that could be verified next."""
-        self._pending = self._tree.depth(min(self._acceptance.enough, max(1, self._draft_room())))
-        if self._pending >= min(self._acceptance.enough, max(1, self._draft_room())):
+        """Count the drafts that could be verified next, as far as more would be better."""
+        enough = self._enough
+        self._ready = self._tree.depth(enough) if self._tree.heads else 0
+        if self._ready >= enough:
             self._knee.ready(now)
+
+    @property
+    def _enough(self) -> int:
+        return min(self._acceptance.enough, max(1, self._draft_room()))
 
     def _take(self, samples: tuple[int, ...]) -> int:
         """Append samples up to the first that ends the text; how many."""

@@ -13,7 +13,8 @@ from acespec.cloud.backend import Committed, Offer, SessionKey, TurnSpec
 from acespec.cloud.kv_pages import KvPages
 from acespec.cloud.residency import QUANTUM_S, Residency
 from acespec.cloud.runner import Drawn, Runner, longest_sequence
-from acespec.cloud.scheduler import FIRST_TOKEN_S, FreeRun, Scheduler, Step
+from acespec.cloud.scheduler import FIRST_TOKEN_S, FreeRun, Scheduler
+from acespec.cloud.step import Step
 from acespec.cloud.step_cost import StepCost
 from acespec.cloud.stops import StopRule, TextDecoder
 from acespec.cloud.turn import Limits, Turn

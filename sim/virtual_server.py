@@ -9,8 +9,9 @@ from functools import partial
 from acespec.cloud.admission import SERVED, Admission
 from acespec.cloud.backend import Committed, Offer, SessionKey, TurnSpec
 from acespec.cloud.runner import Drawn
-from acespec.cloud.scheduler import FreeRun, Step
+from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.session_host import SessionHost, SessionHosts
+from acespec.cloud.step import Step
 from acespec.cloud.stops import TextDecoder
 from acespec.cloud.turn import Limits
 from acespec.cloud.turn_table import TurnTable

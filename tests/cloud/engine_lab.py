@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acespec.cloud.backend import Committed, Offer, SessionKey, TurnSpec
-from acespec.cloud.scheduler import FreeRun, Step
+from acespec.cloud.due import DueClock
+from acespec.cloud.scheduler import FreeRun
+from acespec.cloud.step import Step
 from acespec.cloud.stops import TextDecoder
 from acespec.cloud.turn import Limits, Turn
 from acespec.cloud.turn_table import TurnTable
@@ -118,8 +120,7 @@ def answer(turn: Turn) -> list[int]:
 
 def make_due(turn: Turn, at: float) -> None:
     """Set the turn's due time."""
-    turn.clock._due = at
-    turn.clock.patience = turn.clock.reserve = 0.0
+    turn.clock = DueClock(at, turn.spec.rate)
 
 
 def _no_text() -> TextDecoder:

@@ -337,18 +337,25 @@ def test_under_overload_rates_fall_to_the_knee_first_and_then_by_one_factor() ->
     now = 0.0
     while overload.level < 1.0:
         now += 0.025
-        overload.observe(now, 0.4)
+        overload.observe(now, 0.4, 0.025)
     assert overload.rate(20.0, 8.0) == pytest.approx(8.0, rel=0.05)
     assert overload.rate(6.0, 8.0) == pytest.approx(6.0, rel=0.05)
     while overload.level < 2.0:
         now += 0.025
-        overload.observe(now, 0.4)
+        overload.observe(now, 0.4, 0.025)
     assert overload.rate(20.0, 8.0) / overload.rate(6.0, 8.0) == pytest.approx(8.0 / 6.0)
     assert overload.rate(0.0, 8.0) == 0.0
     while overload.level > 0.0:
         now += 0.025
-        overload.observe(now, 0.0)
+        overload.observe(now, 0.0, 0.025)
     assert overload.rate(20.0, 8.0) == 20.0
+
+
+def test_lateness_of_a_verifier_that_has_time_is_no_overload() -> None:
+    overload = Overload()
+    for tick in range(200):
+        overload.observe(tick * 0.05, 0.4, 0.025)
+    assert overload.level == 0.0
 
 
 def run_until(lab: Lab, end: float) -> None:
