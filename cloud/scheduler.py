@@ -7,7 +7,8 @@ A step is formed in this order, under a budget of rows:
 3. sessions whose drafts are worth a step now, or whose edge asked for one;
 4. free running, as the operator's policy allows: plain steps that buy latency with verifier time.
 
-A session is due if its next token is wanted before the step can have ended. What is not due never makes others late:
+A session is due if its next token is wanted before the step can have ended; one that would be late in the step after
+this one rides along where that is nearly free. What is not due never makes others late:
 under `idle` and `never` it joins only if the step then ends before the next due session would have to start. The
 policies differ in what else steps. `always`: everybody, whenever the engine does. `idle`: everybody, in the slack.
 `never`: only sessions with enough drafts, or whose edge asked.
@@ -36,6 +37,8 @@ FIRST_TOKEN_S = 1.0
 PREFILL_SHARE = 0.25
 """Share of the verifier's time that prompts get although due sessions wait."""
 MOST_CREDIT_S = 1.0
+RIDE = 0.25
+"""Share of a step of its own for which a session that is due soon joins one that runs anyway."""
 
 
 class FreeRun(StrEnum):
@@ -94,9 +97,11 @@ class Scheduler:
         step = Step(self._cost, expected=min(len(sure), self._max_rows))
         rest = decoding[len(due) :]
         self._join_due(step, due, now)
+        self._join_riders(step, [t for t in rest if t.clock.due <= end + self._cost(1)])
         self._join_prefill(step, [t for t in ready if t.prefilling], rest, now)
         slack = Slack(step, [] if self._free_run is FreeRun.ALWAYS else decoding, self._cost(1) + now)
-        self._join(step, [t for t in rest if t.step_wanted or t.worth(now)], "drafts", slack)
+        worth = [t for t in rest if t not in step.turns and (t.step_wanted or t.worth(now))]
+        self._join(step, worth, "drafts", slack)
         if self._free_run is not FreeRun.NEVER:
             self._join(step, [t for t in rest if t not in step.turns], "free run", slack)
         return step if step.parts else None
@@ -140,6 +145,12 @@ class Scheduler:
             added = self._add(step, turn, "due", room - reserved if room > reserved else 1)
             while not added and self._residency.make_room(turn, now, self._turns, step.turns):
                 added = self._add(step, turn, "due", 1)
+
+    def _join_riders(self, step: Step, turns: list[Turn]) -> None:
+        """Who would be late in the step after this one rides along, if that is nearly free."""
+        for turn, room in self._fairly(step, turns if step.parts else []):
+            if step.gains_by(turn, RIDE):
+                self._add(step, turn, "due", room)
 
     def _join(self, step: Step, turns: list[Turn], reason: str, slack: Slack) -> None:
         """Turns that are not due join as far as they delay nobody who is."""

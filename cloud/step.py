@@ -58,11 +58,11 @@ class Step:
         rows, sessions = self.rows + self.coming, self.sessions + self.coming
         return self.cost.ladder(most, rows, sessions, self.positions, self.prompt_rows, start)
 
-    def gains_by(self, turn: Turn) -> bool:
-        """False if `turn` would cost nearly as much here as in a step of its own, and only delay the others."""
+    def gains_by(self, turn: Turn, most: float = LONER) -> bool:
+        """False if `turn` would cost more here than the share `most` of a step of its own, and only delay others."""
         if not self.sessions:
             return True
-        return self.with_row(turn.cached) - self.seconds <= LONER * self.cost(1, 1, turn.cached)
+        return self.with_row(turn.cached) - self.seconds <= most * self.cost(1, 1, turn.cached)
 
     def add(self, part: Part, tokens: float) -> None:
         """A verify block joins; it is expected to commit `tokens`."""

@@ -175,6 +175,20 @@ def test_sessions_that_ride_along_free_share_a_step() -> None:
     assert {p.turn for p in planned.parts} == set(turns)
 
 
+def test_who_would_be_late_next_rides_along_only_where_that_is_free() -> None:
+    for timing, together in ((FLAT, True), (SERIAL, False)):
+        lab = Lab(FreeRun.NEVER, timing=timing)
+        first, second, third = (lab.open(seed, rate=20.0) for seed in range(3))
+        lab.prefill()
+        start = lab.now
+        make_due(first, start + 0.020)
+        make_due(second, start + 0.045)
+        make_due(third, start + 0.090)
+        planned = lab.plan(start)
+        assert planned is not None
+        assert planned.turns == ({first, second} if together else {first})
+
+
 def test_a_long_prompt_has_its_share_and_no_more() -> None:
     """Due sessions go on while a prompt is read; it takes about a quarter of the time until it is itself overdue."""
     slow = TimingProfile("slow", ((1, 0.02), (64, 0.02)), 0.0, 1000.0, "made up")
