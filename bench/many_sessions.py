@@ -32,6 +32,7 @@ from acespec.cloud.load import Target, load_target
 from acespec.cloud.runner import Block, Drawn, Runner
 from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.turn import Limits
+from acespec.cloud.turn_table import TurnTable
 from acespec.edge.drafters.base import Candidate, Drafter, QuietDrafter, TurnContext
 from acespec.edge.drafters.ngram import NgramDrafter
 from acespec.models.store import resolve
@@ -140,10 +141,13 @@ class Bench:
         limits = Limits(max_length=runner.max_length)
         backend = EngineBackend(
             runner,
-            limits=limits,
-            decoder=self._target.decoder,
-            free_run=FreeRun.ALWAYS,
-            max_rows=self._max_rows,
+            TurnTable(
+                runner,
+                limits=limits,
+                decoder=self._target.decoder,
+                free_run=FreeRun.ALWAYS,
+                max_rows=self._max_rows,
+            ),
         )
         async with backend:
             if mode == "one":

@@ -14,14 +14,10 @@ from dataclasses import dataclass, replace
 
 from acespec.cloud.backend import Committed, Offer, SessionKey, TurnSpec
 from acespec.cloud.runner import Block, Drawn, Runner
-from acespec.cloud.scheduler import FIRST_TOKEN_S, FreeRun
 from acespec.cloud.status_log import StatusLog
 from acespec.cloud.step import Step
-from acespec.cloud.stops import TextDecoder
-from acespec.cloud.turn import Limits
 from acespec.cloud.turn_table import TurnTable
 from acespec.proto.errors import AcespecError, ServerFault
-from acespec.proto.timing_profile import TimingProfile
 
 log = logging.getLogger(__name__)
 
@@ -41,34 +37,11 @@ async def _drain(queue: asyncio.Queue[Item]) -> AsyncIterator[Committed]:
 
 
 class EngineBackend:
-    """Runs turns on a `Runner`. Use as an async context manager; all calls belong to its event loop.
+    """Runs the turns of `table` on its runner. Use as an async context manager; all calls belong to its event loop."""
 
-    For the arguments see `TurnTable`.
-    """
-
-    def __init__(
-        self,
-        runner: Runner,
-        *,
-        limits: Limits,
-        decoder: Callable[[], TextDecoder],
-        free_run: FreeRun = FreeRun.IDLE,
-        max_rows: int = 64,
-        timing: TimingProfile | None = None,
-        first_token_s: float = FIRST_TOKEN_S,
-        share_prefixes: bool = False,
-    ) -> None:
+    def __init__(self, runner: Runner, table: TurnTable) -> None:
         self._runner = runner
-        self._table = TurnTable(
-            runner,
-            limits=limits,
-            decoder=decoder,
-            free_run=free_run,
-            max_rows=max_rows,
-            timing=timing,
-            first_token_s=first_token_s,
-            share_prefixes=share_prefixes,
-        )
+        self._table = table
         self._status = StatusLog(self._table)
         self._queues: dict[SessionKey, asyncio.Queue[Item]] = {}
         self._wake = asyncio.Event()

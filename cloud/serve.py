@@ -19,6 +19,7 @@ from acespec.cloud.runner import PAGE, longest_sequence
 from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.server import Tls, serving
 from acespec.cloud.turn import Limits
+from acespec.cloud.turn_table import TurnTable
 from acespec.models.replay_tokenizer import DEFAULT_VOCABULARY
 from acespec.proto.errors import UsageError
 from acespec.proto.timing_profile import TimingProfile
@@ -137,13 +138,16 @@ async def _serve(settings: Settings, target: Target, keys: Keys, tls: Tls | None
     )
     backend = EngineBackend(
         target.runner,
-        limits=limits,
-        decoder=target.decoder,
-        free_run=settings.free_run,
-        max_rows=max_rows,
-        timing=timing,
-        share_prefixes=settings.share_prefixes,
-        first_token_s=settings.first_token_s,
+        TurnTable(
+            target.runner,
+            limits=limits,
+            decoder=target.decoder,
+            free_run=settings.free_run,
+            max_rows=max_rows,
+            timing=timing,
+            share_prefixes=settings.share_prefixes,
+            first_token_s=settings.first_token_s,
+        ),
     )
     async with backend:
         hosts = Hosts(admission, backend, grace_s=settings.grace_s, max_sessions=settings.max_sessions)

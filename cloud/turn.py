@@ -62,7 +62,7 @@ class Turn:
         self.closed = False
         self.step_wanted = False
         self.received = len(self.tokens)
-        self.opened = self.queued_at = self.seated_at = self.last_step = now
+        self.opened = self.queued_at = self.seated_at = now
         self.clock = DueClock(now, spec.rate)
         self.finish: FinishReason | None = None
         self._text_end: int | None = None
@@ -216,7 +216,6 @@ class Turn:
 
         `seconds` is the turn's share of the step's time; `rate` in tokens/s is what it is granted from now on.
         """
-        self.last_step = now
         self._verify_s += seconds
         if not drawn.tokens:
             self.cached = block.end

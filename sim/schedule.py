@@ -76,6 +76,7 @@ class Setup:
         window: frames that one direction of a stream holds unread.
         grace: how long a verifier keeps a session that no edge speaks for.
         run_ahead: tokens that a verifier commits without acknowledgement.
+        pages: KV pages of a verifier: with one, its sessions wait for each other.
         salt: seeds whatever else is drawn.
     """
 
@@ -90,6 +91,7 @@ class Setup:
     window: int = 8
     grace: float = 5.0
     run_ahead: int = 32
+    pages: int = 10
     salt: int = 0
 
 

@@ -35,6 +35,7 @@ def _setup(dice: random.Random, seed: int) -> Setup:
         window=dice.choice((2, 8, 64)),
         grace=dice.choice((0.5, 2.0, 30.0)),
         run_ahead=dice.choice((4, 16, 64)),
+        pages=dice.choice((1, 2, 10, 10)),
         salt=seed,
     )
 

@@ -31,7 +31,6 @@ MAX_SESSIONS = 4
 EXPIRE_EVERY_S = 1.0
 SOONEST_S = 0.001
 MAX_LENGTH = 400
-PAGES = 10
 PRINCIPAL = "rehearsal"
 
 Ended = Callable[[ProtocolError], None]
@@ -115,7 +114,7 @@ class VirtualServer:
         self.agenda = agenda
         self.alive = True
         self.draining = False
-        self.runner = ToyRunner(VOCAB, MAX_LENGTH, pages=PAGES)
+        self.runner = ToyRunner(VOCAB, MAX_LENGTH, setup.pages)
         self.table = TurnTable(
             self.runner,
             limits=Limits(MAX_DRAFT, MAX_NODES, setup.run_ahead, MAX_LENGTH),

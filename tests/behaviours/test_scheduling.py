@@ -15,6 +15,7 @@ from acespec.cloud.engine import EngineBackend
 from acespec.cloud.runner import PAGE
 from acespec.cloud.scheduler import FreeRun, Step
 from acespec.cloud.turn import Limits
+from acespec.cloud.turn_table import TurnTable
 from acespec.models.text_stream import TextStream
 from acespec.proto.messages import FinishReason
 from acespec.proto.nodes import ROOT, Node
@@ -313,7 +314,8 @@ async def overlapped(asks: Sequence[Ask], kind: str) -> list[tuple[int, ...]]:
     limits = Limits(max_length=LENGTH)
     runner = target(pages=24)
     backend = EngineBackend(
-        runner, limits=limits, decoder=lambda: TextStream(tokenizer()), free_run=FreeRun.ALWAYS, max_rows=64
+        runner,
+        TurnTable(runner, limits=limits, decoder=lambda: TextStream(tokenizer()), free_run=FreeRun.ALWAYS, max_rows=64),
     )
 
     async def client(number: int, wanted: Ask) -> tuple[int, ...]:

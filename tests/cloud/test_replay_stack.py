@@ -21,6 +21,7 @@ from acespec.cloud.replay.runner import ReplayRunner
 from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.server import serving as serving_grpc
 from acespec.cloud.turn import Limits
+from acespec.cloud.turn_table import TurnTable
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
@@ -46,7 +47,9 @@ async def verifier(text: ReplayText, free_run: FreeRun) -> AsyncIterator[str]:
     target = Target("replay", ReplayRunner(text, FAST, vocab_size=VOCAB), TOKENIZER)
     limits = Limits(max_length=4096)
     card = target.card(limits, free_run, 4095)
-    backend = EngineBackend(target.runner, limits=limits, decoder=target.decoder, free_run=free_run)
+    backend = EngineBackend(
+        target.runner, TurnTable(target.runner, limits=limits, decoder=target.decoder, free_run=free_run)
+    )
     async with backend:
         hosts = Hosts(Admission(card, TOKENIZER.encode, 0.0), backend)
         async with serving_grpc(card, hosts, address="127.0.0.1:0", keys=Keys(), drain_s=0.1) as port:

@@ -14,6 +14,7 @@ from acespec.cloud.runner import Runner
 from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.server import Tls, serving
 from acespec.cloud.turn import Limits
+from acespec.cloud.turn_table import TurnTable
 from acespec.proto import noise
 from acespec.proto.messages import PROTOCOL_VERSION, ModelCard
 from tests.cloud.toy import ToyRunner
@@ -83,7 +84,9 @@ async def toy_server(
     runner = runner or ToyRunner()
     card = toy_card(runner, free_run, eos_ids=eos_ids)
     limits = Limits(max_nodes=card.max_nodes, max_length=runner.max_length)
-    backend = EngineBackend(runner, limits=limits, decoder=ToyText, free_run=free_run, max_rows=max_rows)
+    backend = EngineBackend(
+        runner, TurnTable(runner, limits=limits, decoder=ToyText, free_run=free_run, max_rows=max_rows)
+    )
     async with backend:
         hosts = Hosts(toy_admission(card), backend, grace_s=grace_s, max_sessions=max_sessions)
         async with serving(

@@ -21,6 +21,7 @@ from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.server import serving
 from acespec.cloud.torch_backend.runner import TorchRunner
 from acespec.cloud.turn import Limits
+from acespec.cloud.turn_table import TurnTable
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion, TextDelta
@@ -99,7 +100,7 @@ async def verifier(
     target = Target(model.name, runner, model.tokenizer)
     limits = Limits(max_length=runner.max_length)
     card = target.card(limits, free_run, limits.max_length - 1)
-    backend = EngineBackend(runner, limits=limits, decoder=target.decoder, free_run=free_run)
+    backend = EngineBackend(runner, TurnTable(runner, limits=limits, decoder=target.decoder, free_run=free_run))
     async with backend:
         hosts = Hosts(Admission(card, model.tokenizer.encode), backend, grace_s=30.0, max_sessions=max_sessions)
         async with serving(card, hosts, address=f"127.0.0.1:{port}", keys=Keys(), drain_s=drain_s) as bound:
