@@ -176,6 +176,10 @@ def _try_a_tree(data: st.DataObject) -> None:
     tokens, parents = data.draw(_trees(), "tree")
     favoured = data.draw(st.sampled_from(_paths(tokens, parents)), "favoured")
     for row, token in zip(favoured[1:], reference.greedy([tokens[0]], len(favoured) - 1), strict=True):
+        # A sibling that says the same, sent first, would be the one that is walked.
+        same = [r for r, parent in enumerate(parents) if parent == parents[row] and tokens[r] == token]
+        for other in same:
+            tokens[other] = (token + 1) % VOCAB
         tokens[row] = token
     mate_tokens, mate_parents = data.draw(_trees(), "mate")
     mate = block(mate_pages, start, mate_tokens, parents=mate_parents)
