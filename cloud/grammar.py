@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from acespec.proto.prefix import common_prefix
+
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
@@ -47,7 +49,7 @@ class GrammarConstraint:
 
     def _follow(self, generated: list[int]) -> bool:
         """Bring the matcher to `generated`; False if the grammar does not allow that text."""
-        self._step_back(_common(self._fed, generated))
+        self._step_back(common_prefix(self._fed, generated))
         new = generated[len(self._fed) :]
         taken = self._matcher.try_consume_tokens(new) if new else 0
         self._fed += new[:taken]
@@ -77,10 +79,3 @@ def one_line(message: str, most: int = 200) -> str:
     """A library's message without its line breaks, cut to `most` characters."""
     text = " ".join(message.split())
     return text if len(text) <= most else text[:most] + ".."
-
-
-def _common(a: list[int], b: list[int]) -> int:
-    """Length of the common prefix."""
-    if a == b[: len(a)]:
-        return len(a)
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from acespec.cloud.runner import PAGE
+from acespec.proto.prefix import common_prefix
 
 
 @dataclass(slots=True, eq=False)
@@ -40,12 +41,6 @@ class Node:
     users: int = 0
     children: dict[tuple[int, ...], Node] = field(default_factory=dict)
     tails: list[Node] = field(default_factory=list)
-
-
-def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the longest common prefix."""
-    length = min(len(a), len(b))
-    return next((i for i in range(length) if a[i] != b[i]), length)
 
 
 class PrefixCache:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from acespec.proto.digest import PrefixDigest, short
 from acespec.proto.messages import Checkpoint
+from acespec.proto.prefix import common_prefix
 
 
 class CommittedSequence:
@@ -48,11 +49,3 @@ class CommittedSequence:
     def checkpoints(self, lengths: Iterable[int]) -> tuple[Checkpoint, ...]:
         """Checkpoints at these lengths, ascending, without the empty prefix."""
         return tuple(self.checkpoint(n) for n in sorted(set(lengths)) if n > 0)
-
-
-def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the longest common prefix."""
-    for index, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            return index
-    return min(len(a), len(b))

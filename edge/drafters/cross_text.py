@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from acespec.edge.drafters.prefix import common_prefix
 from acespec.models.tokenizer import Tokenizer
+from acespec.proto.prefix import common_prefix
 
 LOOK_BEHIND = 12
 """Ids before a change that are tokenised again with what follows, so that a word cut by the change is seen whole."""

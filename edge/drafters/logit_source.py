@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from acespec.edge.drafters.prefix import common_prefix
+from acespec.proto.prefix import common_prefix
 
 Rows = NDArray[np.float32]
 

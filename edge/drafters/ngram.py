@@ -16,9 +16,9 @@ from acespec.edge.drafters.base import Candidate, QuietDrafter, TurnContext
 from acespec.edge.drafters.count_table import CountTable
 from acespec.edge.drafters.ngram_rates import Verdict, fresh_rates, own_cell, table_cell
 from acespec.edge.drafters.own_context import Match, OwnContext
-from acespec.edge.drafters.prefix import common_prefix
 from acespec.edge.drafters.table_file import TableFile
 from acespec.proto.noise import gumbel_at
+from acespec.proto.prefix import common_prefix
 
 FLOOR = 0.02
 """Guesses less likely than this are not worth their bits anywhere."""

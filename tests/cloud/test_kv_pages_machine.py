@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from acespec.cloud.kv_pages import Hold, KvPages
-from acespec.cloud.prefix_cache import Node, common_prefix
+from acespec.cloud.prefix_cache import Node
 from acespec.cloud.runner import PAGE, pages_for, prefill_chunks
+from acespec.proto.prefix import common_prefix
 
 COUNT = 9
 HALF = PAGE // 2

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acespec.cloud.prefix_cache import PrefixCache, common_prefix
+from acespec.cloud.prefix_cache import PrefixCache
 from acespec.cloud.runner import PAGE
+from acespec.proto.prefix import common_prefix
 
 
 def text(letters: str, tail: tuple[int, ...] = ()) -> list[int]:

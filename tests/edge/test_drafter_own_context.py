@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acespec.edge.drafters.own_context import LENGTH_CAP, SHORTEST, OwnContext
-from acespec.edge.drafters.prefix import common_prefix
+from acespec.proto.prefix import common_prefix
 
 ids = st.lists(st.integers(0, 3), max_size=60)
 

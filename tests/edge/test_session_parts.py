@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acespec.edge.draft_tree import DraftTree, Outcome
-from acespec.edge.sequence import CommittedSequence, common_prefix
+from acespec.edge.sequence import CommittedSequence
 from acespec.edge.stop_text import StopText
 from acespec.edge.wire_stats import WireStats
 from acespec.proto.framing import message_bytes
 from acespec.proto.nodes import ROOT, Node
+from acespec.proto.prefix import common_prefix
 
 
 def chain(*tokens: int, start: int = 0) -> DraftTree:
