@@ -14,7 +14,11 @@ TIMEOUT_S = 1.0
 
 class DueClock:
     """After m tokens at time t: due = clamp(due, t - B, t + B) + m / rate. The first commit starts the clock: how long
-    the prompt took leaves no debt. At a rate of 0 a session is due when it has not stepped for TIMEOUT_S."""
+    the prompt took leaves no debt. At a rate of 0 a session is due when it has not stepped for TIMEOUT_S.
+
+    Two things shift when the session is to step, not what it is promised: patience, while its drafts are on their way,
+    and a reserve, a lead that is to be built now (`Turn.catch_up`).
+    """
 
     def __init__(self, now: float, rate: float) -> None:
         self.rate = rate

@@ -8,10 +8,10 @@ A step is formed in this order, under a budget of rows:
 4. free running, as the operator's policy allows: plain steps that buy latency with verifier time.
 
 A session is due if its next token is wanted before the step can have ended; one that would be late in the step after
-this one rides along where that is nearly free. What is not due never makes others late:
-under `idle` and `never` it joins only if the step then ends before the next due session would have to start. The
-policies differ in what else steps. `always`: everybody, whenever the engine does. `idle`: everybody, in the slack.
-`never`: only sessions with enough drafts, or whose edge asked.
+this one rides along where that is nearly free. What is not due never makes others late: under `idle` and `never` it
+joins only if the step then ends before the next due session would have to start. The policies differ in what else
+steps. `always`: everybody, whenever the engine does. `idle`: everybody, in the slack. `never`: only sessions with
+enough drafts, or whose edge asked.
 
 Rows are shared among principals: first each gets an equal part of the budget, then what is left goes round. Due
 sessions each have a row before anyone's drafts have two.
@@ -83,7 +83,11 @@ class Scheduler:
         self._residency.leave(turn)
 
     def seat(self, now: float) -> None:
-        """Give KV pages to turns that wait for them. It may be called while a step runs, whose turns keep theirs."""
+        """Give KV pages to turns that wait for them.
+
+        It may be called while a step runs, and may then evict a turn of that step: what the step draws for it still
+        counts, and what it writes is of no use (`kv_pages` says why that harms nobody).
+        """
         self._residency.seat_waiting(now, self._turns)
 
     def plan(self, now: float) -> Step | None:

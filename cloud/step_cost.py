@@ -29,8 +29,8 @@ class StepCost:
 
     def ladder(self, most: int, rows: int, sessions: int, positions: int, prompt_rows: int, start: int) -> list[float]:
         """Seconds of a step, given as for a call, if a block at `start` joins it with 0, 1, .. `most` rows."""
-        fixed = self(rows, sessions + 1, positions, prompt_rows) - self._scale * self._table[min(rows, TABLE_ROWS - 1)]
         if rows + most < TABLE_ROWS and not self._profile.position_s:
+            fixed = self(rows, sessions + 1, positions, prompt_rows) - self._scale * self._table[rows]
             joined = [self._scale * base + fixed for base in self._table[rows + 1 : rows + most + 1]]
         else:
             joined = [self(rows + n, sessions + 1, positions + n * start, prompt_rows) for n in range(1, most + 1)]

@@ -8,7 +8,7 @@ from functools import partial
 
 from acespec.cloud.admission import SERVED, Admission
 from acespec.cloud.backend import Committed, Offer, SessionKey, TurnSpec
-from acespec.cloud.runner import Drawn
+from acespec.cloud.runner import Drawn, longest_sequence
 from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.session_host import SessionHost, SessionHosts
 from acespec.cloud.step import Step
@@ -240,13 +240,13 @@ def _card(runner: ToyRunner, setup: Setup) -> ModelCard:
         vocab_size=runner.vocab_size,
         fingerprint=FINGERPRINT,
         eos_ids=(),
-        max_length=runner.max_length,
+        max_length=longest_sequence(runner),
         noise_version=0,
         noise_vector=b"",
         numerics_id=runner.numerics_id,
         max_draft=MAX_DRAFT,
         max_nodes=MAX_NODES,
-        max_prompt=runner.max_length - 1,
+        max_prompt=longest_sequence(runner) - 1,
         served=SERVED,
         server_version="virtual",
         protocol_version=PROTOCOL_VERSION,

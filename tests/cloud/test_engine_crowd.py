@@ -62,6 +62,9 @@ class Crowd:
             self._watch_overtaking([p.turn for p in planned.parts if p.reason != "prefill"])
             if self.dice.random() < 0.1:
                 self._disturb()  # while the step is in flight
+            if self.dice.random() < 0.5:
+                lab.now += 0.001
+                lab.table.seat(lab.now)  # also then, and it may take the seat of a turn that is in the step
             lab.run(planned)
             pages = lab.table.pages
             assert pages.free + pages.cached + pages.in_use == PAGES
