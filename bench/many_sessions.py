@@ -27,6 +27,7 @@ from pathlib import Path
 
 from acespec.bench.prompts import PROMPTS
 from acespec.cloud.backend import Offer, SessionKey, TurnSpec
+from acespec.cloud.device import RunnerOptions
 from acespec.cloud.engine import EngineBackend
 from acespec.cloud.load import Target, load_target
 from acespec.cloud.runner import Block, Drawn, Runner
@@ -327,7 +328,7 @@ def main() -> int:
     clock = time.process_time if args.threads == 1 else time.perf_counter
     prompts = (*PROMPTS, *MORE_PROMPTS)
     try:
-        target = load_target(args.model, threads=args.threads)
+        target = load_target(args.model, RunnerOptions(threads=args.threads))
         bench = Bench(target, prompts, tokens=args.tokens, draft=args.draft, max_rows=args.max_rows, clock=clock)
         rounds = measure(bench, Transformers(resolve(args.model), clock), args.rounds)
     except AcespecError as error:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from acespec.cloud.device import Device, RunnerOptions
 from acespec.cloud.load import Target, load_target
 from acespec.cloud.measure import Progress, measure_timing
 from acespec.cloud.timing_fit import Measurement, Timed
@@ -31,6 +32,7 @@ class BenchSettings:
 
     model: str
     backend: str
+    device: Device
     profile: str
     threads: int
     rows: tuple[int, ...]
@@ -143,7 +145,12 @@ def _target(settings: BenchSettings) -> Target:
         from acespec.cloud.replay.load import load_replay
 
         return load_replay(settings.profile, vocab_size=DEFAULT_VOCABULARY)
-    return load_target(settings.model, threads=settings.threads, offline=settings.offline, say=log.info)
+    return load_target(
+        settings.model,
+        RunnerOptions(device=settings.device, threads=settings.threads),
+        offline=settings.offline,
+        say=log.info,
+    )
 
 
 @contextmanager

@@ -6,12 +6,15 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from acespec.proto.command_line import ConfigOption, LogLevelOption, run, start_logging
 from acespec.proto.errors import UsageError
+
+if TYPE_CHECKING:
+    from acespec.cloud.device import Device
 
 app = typer.Typer(
     name="acespec-verifier",
@@ -22,6 +25,13 @@ app = typer.Typer(
 )
 
 BACKENDS = ("torch", "replay")
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        help="'cuda' runs the model on an NVIDIA GPU, 'cpu' on the processor, 'auto' on a GPU if there is one.",
+        envvar="ACESPEC_DEVICE",
+    ),
+]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -43,6 +53,7 @@ def serve(
         str,
         typer.Option(help="'torch' runs the model; 'replay' commits known ids in prescribed times, without any model."),
     ] = "torch",
+    device: DeviceOption = "auto",
     profile: Annotated[str, typer.Option(help="Replay: whose times; see docs/replay.md.")] = "h100-8b",
     replay_ids: Annotated[
         Path | None, typer.Option(help="Replay: recorded texts, JSON lines; default: a synthetic text.")
@@ -88,7 +99,11 @@ def serve(
     ] = None,
     kv_memory: Annotated[
         float | None,
-        typer.Option(help="GiB of KV cache for all sessions [at most 1].", envvar="ACESPEC_KV_MEMORY", min=0.001),
+        typer.Option(
+            help="GiB of KV cache for all sessions. [CPU: at most 1; GPU: most of what is free]",
+            envvar="ACESPEC_KV_MEMORY",
+            min=0.001,
+        ),
     ] = None,
     share_prefixes: Annotated[
         bool,
@@ -136,6 +151,7 @@ def serve(
         Settings(
             model=model,
             backend=backend,
+            device=_device(device),
             replay=ReplayOptions(profile, replay_ids, vocab, background),
             address=f"{host}:{port}",
             tls_cert=tls_cert,
@@ -173,6 +189,7 @@ def bench(
     backend: Annotated[
         str, typer.Option(help="'torch' measures the model; 'replay' measures a replay of --profile: a self-test.")
     ] = "torch",
+    device: DeviceOption = "auto",
     profile: Annotated[str, typer.Option(help="Replay: whose times.")] = "h100-8b",
     threads: Annotated[int, typer.Option(help="CPU threads of the model.", envvar="ACESPEC_THREADS", min=1)] = 1,
     rows: Annotated[str | None, typer.Option(help="Rows of a step, over all its sessions. [1,2,4,8,16,32,64]")] = None,
@@ -193,6 +210,7 @@ def bench(
         command.BenchSettings(
             model=model,
             backend=backend,
+            device=_device(device),
             profile=profile,
             threads=threads,
             rows=command.numbers("--rows", rows or (command.QUICK_ROWS if quick else command.ROWS)),
@@ -204,6 +222,14 @@ def bench(
             offline=offline,
         )
     )
+
+
+def _device(text: str) -> Device:
+    from acespec.cloud.device import Device
+
+    if text not in list(Device):
+        raise UsageError(f"--device {text}: choose one of {', '.join(Device)}")
+    return Device(text)
 
 
 def _rows(text: str) -> int | None:

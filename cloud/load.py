@@ -8,6 +8,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 
 from acespec.cloud.admission import FORMATS, SERVED, Compile
+from acespec.cloud.device import RunnerOptions, load_runner
 from acespec.cloud.grammar_compiler import GrammarCompiler, missing_library
 from acespec.cloud.runner import Runner
 from acespec.cloud.scheduler import FreeRun
@@ -57,34 +58,22 @@ class Target:
 
 def load_target(
     model: str,
+    options: RunnerOptions,
     *,
-    threads: int = 1,
-    max_length: int | None = None,
-    kv_bytes: int | None = None,
     offline: bool = False,
-    allow_inexact: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Target:
-    """Find, fetch if need be, and load a target for the torch backend; `kv_bytes` of memory for KV, None for a default.
+    """Find, fetch if need be, and load a target for the torch backend.
 
     Raises:
-        UsageError: torch is not installed.
+        UsageError: torch is not installed, or the device is not there.
         ModelError: the model cannot be had or used.
-        NumericsError: the self-check failed and `allow_inexact` is off.
+        NumericsError: the self-check failed and `options.allow_inexact` is off.
     """
     if find_spec("torch") is None:
         raise UsageError("the verifier's torch backend needs torch: run pip install 'acespec[verifier]'")
-    from acespec.cloud.torch_backend.runner import TorchRunner
-
     folder = resolve(model, offline=offline)
     tokenizer = Tokenizer.load(folder)
     say(f"loading {model}")
-    runner = TorchRunner.load(
-        folder,
-        vocab_size=tokenizer.vocab_size,
-        threads=threads,
-        max_length=max_length,
-        kv_bytes=kv_bytes,
-        allow_inexact=allow_inexact,
-    )
+    runner = load_runner(folder, tokenizer.vocab_size, options)
     return Target(model, runner, tokenizer, None if missing_library() else GrammarCompiler(tokenizer))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from acespec.cloud.admission import Admission
 from acespec.cloud.auth import Keys
+from acespec.cloud.device import Device, RunnerOptions
 from acespec.cloud.engine import EngineBackend
 from acespec.cloud.grammar_compiler import missing_library
 from acespec.cloud.host import Hosts
@@ -46,6 +47,7 @@ class Settings:
 
     model: str
     backend: str
+    device: Device
     replay: ReplayOptions
     address: str
     tls_cert: Path | None
@@ -96,15 +98,14 @@ def serve_forever(settings: Settings) -> None:
 def _target(settings: Settings) -> Target:
     if settings.backend == "replay":
         return _replay(settings)
-    return load_target(
-        settings.model,
+    options = RunnerOptions(
+        device=settings.device,
         threads=settings.threads,
         max_length=settings.max_length,
         kv_bytes=None if settings.kv_gib is None else int(settings.kv_gib * 2**30),
-        offline=settings.offline,
         allow_inexact=settings.allow_inexact,
-        say=log.info,
     )
+    return load_target(settings.model, options, offline=settings.offline, say=log.info)
 
 
 def _replay(settings: Settings) -> Target:

@@ -74,8 +74,10 @@ def require_served(model_type: str, name: str) -> ModelType:
 
 def refuse_variants(config: Json, name: str) -> None:
     """Raise UnsupportedModel for settings that would change the numbers and that the verifier does not know."""
-    if "quantization_config" in config or "quantization" in config:
-        raise UnsupportedModel(f"{name} has quantised weights; the verifier runs plain ones: choose another copy")
+    if "quantization" in config:
+        raise UnsupportedModel(
+            f"{name} has MLX-quantised weights; the verifier runs float, AWQ and GPTQ ones: choose another copy"
+        )
     if config.get("hidden_act", "silu") != "silu":
         raise UnsupportedModel(f"{name} uses the activation {config['hidden_act']!r}; only silu is served")
     if config.get("mlp_bias"):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import settings
+
+# Read when a kernel is defined, so it has to stand before any of them is imported. There is no GPU to lose by it.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # Wall-clock deadlines per example say more about a busy machine than about the code.
 settings.register_profile("acespec", deadline=None)

@@ -7,15 +7,13 @@ slightly wrong text, which nobody notices.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from acespec.cloud.torch_backend.quantization_config import Quantization, Settings, parse_quantization
 from acespec.proto.errors import ModelNotFound, UnsupportedModel
 
 FAMILIES = ("llama", "qwen2", "qwen3")
-
-Settings = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +35,7 @@ class ModelConfig:
         tied: whether the output head is the embedding itself.
         qk_norm: whether each query and key head passes an RMSNorm (Qwen3).
         scaling: how rotary frequencies are stretched; None is plain RoPE.
+        quantization: how 4-bit weights are stored; None if all weights are floats.
     """
 
     family: str
@@ -53,6 +52,7 @@ class ModelConfig:
     tied: bool
     qk_norm: bool
     scaling: Llama3Scaling | None = None
+    quantization: Quantization | None = None
 
     @property
     def group(self) -> int:
@@ -106,14 +106,13 @@ def parse_config(settings: Settings) -> ModelConfig:
         tied=bool(settings.get("tie_word_embeddings", False)),
         qk_norm=family == "qwen3",
         scaling=_scaling(rope),
+        quantization=parse_quantization(settings),
     )
 
 
 def _refuse_foreign_settings(settings: Settings) -> None:
     if settings.get("hidden_act", "silu") != "silu":
         raise UnsupportedModel(f"hidden_act {settings['hidden_act']!r} is not served; only silu is")
-    if settings.get("quantization_config"):
-        raise UnsupportedModel("quantised weights (quantization_config) are not served; use a float checkpoint")
     if settings.get("use_sliding_window"):
         raise UnsupportedModel("sliding-window attention (use_sliding_window) is not served")
     _refuse_foreign_layers(settings)

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from acespec.cloud.runner import PAGE
+from acespec.cloud.torch_backend.config import ModelConfig
 from acespec.cloud.torch_backend.model import Model
 from acespec.cloud.torch_backend.weights import weight_files
 from acespec.proto.noise import NOISE_VERSION
@@ -28,21 +29,28 @@ ARITHMETIC = 1
 def numerics_id(folder: Path, model: Model, vocab_size: int, threads: int, probe: bytes) -> str:
     """A short name such as `torch-cpu-float32-6f0c..`."""
     facts = {
-        "weights": [_file_hash(file) for file in weight_files(folder)],
-        "config": {**asdict(model.config), "max_length": 0},
-        "vocab_size": vocab_size,
+        **checkpoint_facts(folder, model.config, vocab_size),
         "torch": torch.__version__,
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
         "kv_tile": PAGE,
         "row_rules": model.rules.table(),
         "arithmetic": ARITHMETIC,
-        "grammar": grammar_library(),
-        "noise": NOISE_VERSION,
         "probe": hashlib.sha256(probe).hexdigest(),
     }
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return f"torch-cpu-float32-{digest[:16]}"
+
+
+def checkpoint_facts(folder: Path, config: ModelConfig, vocab_size: int) -> dict[str, object]:
+    """What decides the bits on every device: the weights, what the config says of them, noise and grammars."""
+    return {
+        "weights": [_file_hash(file) for file in weight_files(folder)],
+        "config": {**asdict(config), "max_length": 0},
+        "vocab_size": vocab_size,
+        "grammar": grammar_library(),
+        "noise": NOISE_VERSION,
+    }
 
 
 def grammar_library() -> str | None:

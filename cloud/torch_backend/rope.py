@@ -31,6 +31,11 @@ class RopeTable:
         """(cos, signed sin), float32[rows, 1, head_dim] each, for int64[rows]."""
         return self._cos[positions], self._sin[positions]
 
+    def halves(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """(cos, sin) of all positions, float32[positions, head_dim / 2] each, for kernels that bring the sign."""
+        half = self._cos.shape[-1] // 2
+        return self._cos[:, 0, :half].contiguous(), self._sin[:, 0, half:].contiguous()
+
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Rotate float32[rows, heads, head_dim] by each row's angles."""

@@ -13,14 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from acespec.cloud.draw_block import draw_block
 from acespec.cloud.measure import quick_profile
-from acespec.cloud.runner import Block, Drawn, check_blocks, pages_for, walk
+from acespec.cloud.runner import Block, Drawn, check_blocks, pages_for
 from acespec.cloud.torch_backend.config import ModelConfig, read_config
 from acespec.cloud.torch_backend.kv_cache import KvCache, page_bytes
 from acespec.cloud.torch_backend.model import Model
 from acespec.cloud.torch_backend.numerics_id import numerics_id
 from acespec.cloud.torch_backend.passes import Passed, forward
-from acespec.cloud.torch_backend.self_check import probe_bits
+from acespec.cloud.torch_backend.self_check import PROBE_PAGES, probe_bits
 from acespec.cloud.torch_backend.weights import Checkpoint
 from acespec.proto.errors import NumericsError, UnsupportedModel, UsageError
 from acespec.proto.timing_profile import TimingProfile
@@ -90,9 +91,10 @@ class TorchRunner:
         length = min(max_length or config.max_length, config.max_length)
         cache = KvCache(config, _enough(kv_pages if kv_pages is not None else default_pages(config, length, kv_bytes)))
         with torch.inference_mode():
-            model = Model(config, Checkpoint(folder), length)
+            model = Model(config, Checkpoint(folder, config.quantization), length)
             loaded = time.perf_counter()
-            probe, wrong = probe_bits(model, length, vocab_size)
+            spare = KvCache(config, PROBE_PAGES)
+            probe, wrong = probe_bits(lambda blocks: forward(model, spare, blocks).logits, length, vocab_size)
             checked = time.perf_counter()
         exact = _verdict(model, wrong, allow_inexact)
         name = numerics_id(folder, model, vocab_size, threads, probe)
@@ -139,7 +141,8 @@ class TorchRunner:
     def step(self, blocks: Sequence[Block]) -> list[Drawn]:
         """See `acespec.cloud.runner.Runner.step`."""
         passed = self._forward(blocks)
-        drawn = [self._drawn(block, rows.numpy()) for block, rows in zip(blocks, passed.logits, strict=True)]
+        rows = (logits.numpy() for logits in passed.logits)
+        drawn = [draw_block(block, logits, self._vocab_size) for block, logits in zip(blocks, rows, strict=True)]
         with torch.inference_mode():
             for block, placed, done in zip(blocks, passed.placed, drawn, strict=True):
                 if block.parents:
@@ -160,24 +163,6 @@ class TorchRunner:
             torch.set_num_threads(self._threads)
         with torch.inference_mode():
             return forward(self._model, self._cache, blocks)
-
-    def _drawn(self, block: Block, logits: NDArray[np.float32]) -> Drawn:
-        rule, depths = block.rule, block.depths
-
-        def draw_row(row: int) -> int:
-            prefix = block.context(row) if rule.reads_prefix else ()
-            position = block.start + depths[row] + 1
-            return rule.draw(logits[row - block.sample_from], position, prefix, self._vocab_size)
-
-        drawn = walk(block, draw_row)
-        if rule.top_logprobs is None:
-            return drawn
-        reported = [
-            item
-            for row, token in zip(drawn.rows, drawn.tokens, strict=True)
-            for item in rule.logprobs(logits[row - block.sample_from], token, self._vocab_size)
-        ]
-        return replace(drawn, logprobs=tuple(reported))
 
 
 def default_pages(config: ModelConfig, max_length: int, kv_bytes: int | None = None) -> int:
