@@ -18,13 +18,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from acespec.bench.processes import ProcessFailed
 from acespec.bench.prompts import PROMPTS
 from acespec.bench.stack import NGRAM, PLAIN, Cost, Link, Stack, cost_of
 from acespec.edge.completion import Completion
 from acespec.models.store import resolve
 from acespec.proto.errors import AcespecError
 from acespec.sim.log_check import LinkSummary
+from acespec.sim.processes import ProcessFailed
 from acespec.sim.spec import LinkSpec
 
 MODEL = "smollm2-135m"

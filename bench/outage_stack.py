@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from acespec.bench.processes import free_port, serving
 from acespec.sim.breaker import Breaker
+from acespec.sim.processes import free_port, serving
 
 
 class Verifier:

@@ -10,7 +10,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from acespec.bench.processes import free_port, serving
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
@@ -24,6 +23,7 @@ from acespec.models.store import resolve
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto.sampling_params import SamplingParams
 from acespec.sim.log_check import LinkSummary, summarise
+from acespec.sim.processes import free_port, serving
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,15 @@ class Connection:
 
     def _flow(self, source: Host, sink: Host) -> Flow:
         rtt = ns_from_ms(self._spec.rtt_ms)
-        return Flow(source, sink, mss=self._spec.mss, rtt=rtt, clock=self._clock, late=self._late)
+        return Flow(
+            source,
+            sink,
+            mss=self._spec.mss,
+            rtt=rtt,
+            tcp_backoff=self._spec.tcp_backoff,
+            clock=self._clock,
+            late=self._late,
+        )
 
     async def _cross(self, gate: Gate, kind: PacketKind) -> None:
         """Sends a handshake packet, again if lost, and waits until it is across."""

@@ -16,13 +16,10 @@ from acespec.sim.gate import Gate
 from acespec.sim.link import Drop, Passage
 from acespec.sim.packet_log import PacketKind
 from acespec.sim.packets import RST_HEADER, DelayedAck
-from acespec.sim.units import MILLISECOND, SECOND
+from acespec.sim.stall import first_rto, resumes_after_outage, stall_after_loss
 
 WINDOW = 65536
 """Most stream bytes of one flow on their way at a time."""
-RTO_MARGIN = 200 * MILLISECOND
-LONGEST_RTO = 120 * SECOND
-FAST_RETRANSMIT_PACKETS = 3
 
 
 class ConnectionGone(Exception):
@@ -81,15 +78,27 @@ class _Segment:
 
 
 class Flow:
-    """Carries the bytes of `source` to `sink`, FIN included. `late` is told how late each write was, in ns."""
+    """Carries the bytes of `source` to `sink`, FIN included. `late` is told how late each write was, in ns.
+
+    With `tcp_backoff`, what would be sent in an outage waits beyond its end until TCP's timer would fire.
+    """
 
     def __init__(
-        self, source: Host, sink: Host, *, mss: int, rtt: int, clock: Clock, late: Callable[[int], None]
+        self,
+        source: Host,
+        sink: Host,
+        *,
+        mss: int,
+        rtt: int,
+        tcp_backoff: bool,
+        clock: Clock,
+        late: Callable[[int], None],
     ) -> None:
         self._source = source
         self._sink = sink
         self._mss = mss
         self._rtt = rtt
+        self._tcp_backoff = tcp_backoff
         self._clock = clock
         self._late = late
         self._segments: asyncio.Queue[_Segment] = asyncio.Queue()
@@ -135,24 +144,29 @@ class Flow:
             await self._window_moved.wait()
 
     async def _book(self, kind: PacketKind, data: bytes) -> None:
-        async with self._source.gate.turn(len(data)):
-            outcome = self._source.book(kind, len(data))
+        outcome = await self._send(kind, len(data))
         self._on_their_way += len(data)
         self._segments.put_nowait(_Segment(kind, data, outcome))
 
+    async def _send(self, kind: PacketKind, nbytes: int) -> Passage | Drop:
+        if self._tcp_backoff:
+            await self._sit_out_outage()
+        async with self._source.gate.turn(nbytes):
+            return self._source.book(kind, nbytes)
+
+    async def _sit_out_outage(self) -> None:
+        while (back := self._source.gate.up_from(now := self._clock.now())) > now:
+            await self._clock.sleep_until(resumes_after_outage(now, back, first_rto(self._rtt)))
+
     async def _arrival(self, segment: _Segment) -> None:
-        """Waits until the segment is across. A lost one holds up all behind it while it is sent again."""
-        outcome, attempt = segment.outcome, 0
+        """Waits until the segment is across. A dropped one holds up all behind it while it is sent again."""
+        outcome, attempt, kind = segment.outcome, 0, segment.kind
         while isinstance(outcome, Drop):
-            await self._clock.sleep_until(outcome.finish + self._stall(attempt))
-            async with self._source.gate.turn(len(segment.data)):
-                outcome = self._source.book("retransmission", len(segment.data))
+            stall = stall_after_loss(attempt, self._segments.qsize(), self._rtt)
+            await self._clock.sleep_until(outcome.finish + stall)
+            if not outcome.refused:
+                kind = "retransmission"
+            outcome = await self._send(kind, len(segment.data))
             attempt += 1
         await self._clock.sleep_until(outcome.release)
         self._late(self._clock.now() - outcome.release)
-
-    def _stall(self, attempt: int) -> int:
-        """One round trip if enough later segments give duplicate ACKs, else the timer, doubling."""
-        if attempt == 0 and self._segments.qsize() >= FAST_RETRANSMIT_PACKETS:
-            return self._rtt
-        return min((RTO_MARGIN + self._rtt) << min(attempt, 16), LONGEST_RTO)

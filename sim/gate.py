@@ -1,4 +1,7 @@
-"""One direction of the shared link, in real time: senders take turns, and wait for room rather than lose packets."""
+"""One direction of the shared link, in real time: senders take turns, and wait for room rather than lose packets.
+
+Where a policer is, there is no room to wait for: then packets are dropped, and it is for the sender to send again.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,14 @@ class Gate:
         return outcome
 
     async def send(self, conn: int, kind: PacketKind, nbytes: int = 0, header: int | None = None) -> Passage | Drop:
-        """Waits for a turn and books; only loss can drop what is sent this way."""
+        """Waits for a turn and books; only loss or a policer can drop what is sent this way."""
         async with self.turn(nbytes, header):
             return self.book(conn, kind, nbytes, header)
+
+    def up_from(self, t: int) -> int:
+        """The first moment at or after `t` that is in no outage."""
+        return self._link.up_from(t)
+
+    def queued_bytes(self) -> int:
+        """Bytes that wait on the link now, behind the packet in service."""
+        return self._link.waiting_bytes(self._clock.now())

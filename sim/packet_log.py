@@ -1,8 +1,8 @@
 """The per-packet log: what proves the limit and feeds the tests.
 
 JSON lines. The first describes the rest: spec, command, wall-clock start, units. Then one object a packet, in booking
-order, with times in nanoseconds from the start of the link. A packet refused by the queue has its time of arrival for
-start and finish and no release; a lost one has no release.
+order, with times in nanoseconds from the start of the link. A refused packet has its time of arrival for start and
+finish and no release; a lost one has no release.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from acespec.proto.errors import UsageError
-from acespec.sim.link import Direction, Drop, Passage
-from acespec.sim.outages import Outage
+from acespec.sim.link import Direction, Drop, DropReason, Passage
 from acespec.sim.spec import LinkSpec
+from acespec.sim.spec_reader import spec_from_table
 
 FORMAT = "acespec-link-log"
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)
+"""Version 1 knew neither varying rates nor policers; what it says means the same."""
 
-PacketKind = Literal["data", "retransmission", "ack", "syn", "syn-ack", "fin", "rst"]
+PacketKind = Literal["data", "retransmission", "ack", "syn", "syn-ack", "fin", "rst", "packet"]
+"""What a proxy models of TCP. A `retransmission` crosses the link once more. A `packet` is a real one, seen whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class PacketRecord:
     start: int
     finish: int
     release: int | None
-    drop: Literal["queue", "loss"] | None
+    drop: DropReason | None
 
     def as_line(self) -> str:
         """Compact JSON with a fixed key order."""
@@ -80,7 +83,7 @@ class PacketLog:
             "command": list(command),
             "started_unix_s": time.time(),
             "time_unit": "ns since start",
-            "bytes": "payload; wire = payload + modelled IPv4 and TCP headers",
+            "bytes": "payload; wire = payload + modelled IPv4 and TCP headers; of a real packet both are its length",
         }
         self._file.write(json.dumps(header, separators=(",", ":")) + "\n")
 
@@ -122,12 +125,10 @@ def _open(path: str | os.PathLike[str]) -> TextIO:
 def _spec_from_header(line: str, path: str | os.PathLike[str]) -> LinkSpec:
     try:
         header = json.loads(line)
-        if (header["format"], header["version"]) != (FORMAT, VERSION):
+        if header["format"] != FORMAT or header["version"] not in READABLE:
             raise ValueError
-        fields = dict(header["spec"])
-        fields["outages"] = tuple(Outage(**outage) for outage in fields["outages"])
-        return LinkSpec(**fields)
-    except (ValueError, TypeError, KeyError) as error:
+        return spec_from_table(header["spec"])
+    except (ValueError, TypeError, KeyError, UsageError) as error:
         raise UsageError(
-            f"{os.fspath(path)} does not start with the header of a link log of version {VERSION}"
+            f"{os.fspath(path)} does not start with the header of a link log of version {VERSION} or before"
         ) from error

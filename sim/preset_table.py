@@ -46,5 +46,11 @@ def _row(preset: Preset) -> tuple[str, ...]:
         spec.queue_bytes,
         spec.mtu,
     )
-    duplex = " (half-duplex)" if spec.half_duplex else ""
-    return (spec.name, *(f"{number:g}" for number in numbers), preset.source + duplex)
+    kind = (
+        " (half-duplex)"
+        if spec.half_duplex
+        else f" (policer, burst {spec.burst_bytes} B)"
+        if spec.mode == "police"
+        else ""
+    )
+    return (spec.name, *(f"{number:g}" for number in numbers), preset.source + kind)

@@ -1,8 +1,8 @@
 """Named links. All are approximate; each says where its numbers come from and what of it is not modelled.
 
 The queue holds about half a second at the slower rate, and two full packets at least: enough to keep the line busy, too
-little for seconds of stale drafts. Full packets are 1500 bytes, save below 5 Kbps, where one would hold the line for
-seconds and modem links use 576.
+little for seconds of stale drafts. A policer has no queue but a burst of 1.5 s of its rate, a common router setting.
+Full packets are 1500 bytes, save below 5 Kbps, where one would hold the line for seconds and modem links use 576.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from acespec.sim.spec import LinkSpec
 
 DIAL_UP_MTU = 576
 QUEUE_SECONDS = 0.48
+BURST_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +36,25 @@ def _preset(
     source: str,
     loss: float = 0.0,
     half_duplex: bool = False,
+    policed: bool = False,
     not_modelled: str = "",
 ) -> Preset:
     """Rates in Kbps, times in ms, loss in percent."""
     slower = min(up, down)
     mtu = DIAL_UP_MTU if slower < 5 else 1500
-    half_a_second = int(slower * 1000 / 8 * QUEUE_SECONDS)
+    bytes_a_second = slower * 1000 / 8
     spec = LinkSpec(
         rate_up_kbps=up,
         rate_down_kbps=down,
         delay_ms=rtt / 2,
         jitter_ms=jitter,
         loss_percent=loss,
-        queue_bytes=max(2 * mtu, half_a_second),
+        queue_bytes=max(2 * mtu, int(bytes_a_second * QUEUE_SECONDS)),
         mtu=mtu,
         half_duplex=half_duplex,
         name=name,
+        mode="police" if policed else "queue",
+        burst_bytes=max(2 * mtu, int(bytes_a_second * BURST_SECONDS)),
     )
     return Preset(spec, source, not_modelled)
 
@@ -65,7 +69,7 @@ _ALL = (
         jitter=100,
         loss=1.5,
         source="Firefox DevTools; RFC 3481; loss (1-2 %) estimated",
-        not_modelled="stalls of 1-10 s at a change of cell: add --outage",
+        not_modelled="stalls of 1-10 s at a change of cell: add --outage or --on-off",
     ),
     _preset("dialup56", down=49, up=30, rtt=120, jitter=10, source="WebPageTest connectivity.ini"),
     _preset(
@@ -87,7 +91,7 @@ _ALL = (
         loss=0.5,
         half_duplex=True,
         source="single-tone uplink: Anritsu, Pycom; RTT (1-10 s) estimated",
-        not_modelled="power-saving and eDRX sleeps: add --outage",
+        not_modelled="power-saving and eDRX sleeps: add --outage or --on-off",
     ),
     _preset(
         "nbiot_multitone",
@@ -98,7 +102,7 @@ _ALL = (
         loss=0.5,
         half_duplex=True,
         source="multi-tone uplink: Anritsu, Pycom; RTT (1-10 s) estimated",
-        not_modelled="power-saving and eDRX sleeps: add --outage",
+        not_modelled="power-saving and eDRX sleeps: add --outage or --on-off",
     ),
     _preset(
         "ltem_capped",
@@ -117,7 +121,7 @@ _ALL = (
         jitter=300,
         loss=1,
         source="sailing forums (pings of 2-3 s)",
-        not_modelled="20 s of call set-up, dropped calls: add --outage",
+        not_modelled="20 s of call set-up, dropped calls: add --outage or --on-off",
     ),
     _preset(
         "certus100",
@@ -127,7 +131,7 @@ _ALL = (
         jitter=150,
         loss=2,
         source="FFI report 20/01338 (plan of 352); rates estimated",
-        not_modelled="gaps of up to 70 s: add --outage",
+        not_modelled="gaps of up to 70 s: add --outage or --on-off",
     ),
     _preset(
         "bgan_stream32",
@@ -153,8 +157,8 @@ _ALL = (
         up=128,
         rtt=80,
         jitter=20,
-        source="Ultra Mobile (128 Kbps after the cap)",
-        not_modelled="carriers police (drop) what exceeds the rate; here it queues",
+        policed=True,
+        source="Ultra Mobile (128 Kbps after the cap); burst estimated",
     ),
     _preset(
         "mobile_throttled64",
@@ -162,8 +166,8 @@ _ALL = (
         up=64,
         rtt=80,
         jitter=20,
-        source="Ultra Mobile, halved: estimated",
-        not_modelled="carriers police (drop) what exceeds the rate; here it queues",
+        policed=True,
+        source="Ultra Mobile, halved; rate and burst estimated",
     ),
 )
 

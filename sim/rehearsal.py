@@ -14,8 +14,9 @@ from acespec.edge.controller import AUTO_CAP
 from acespec.proto.errors import ProtocolError, Unavailable
 from acespec.sim.agenda import Agenda
 from acespec.sim.schedule import Fault, Schedule
+from acespec.sim.toy_server import MAX_DRAFT, MAX_NODES, MAX_SESSIONS, ToyServer
 from acespec.sim.virtual_edge import RuleBroken, VirtualEdge
-from acespec.sim.virtual_server import MAX_DRAFT, MAX_NODES, MAX_SESSIONS, ServerStream, VirtualServer
+from acespec.sim.virtual_server import ServerStream
 from acespec.sim.virtual_stream import VirtualStream
 
 REPLICAS = 2
@@ -48,7 +49,7 @@ class Rehearsal:
             )
             for number in range(count)
         ]
-        self._ends: dict[VirtualStream, tuple[VirtualServer, ServerStream]] = {}
+        self._ends: dict[VirtualStream, tuple[ToyServer, ServerStream]] = {}
         self._trouble_s = 0.0
         self._over = False
         for edge in self.edges:
@@ -70,7 +71,7 @@ class Rehearsal:
         """Let time pass."""
         while self.agenda.step(until):
             self._check_patience()
-        self.agenda.now = max(self.agenda.now, until)
+        self.agenda.run(until)
 
     def finish(self) -> None:
         """Let every edge come to its end; then everybody goes, and nothing may be left behind."""
@@ -93,8 +94,8 @@ class Rehearsal:
 
     # -- streams -------------------------------------------------------------------------------------------------
 
-    def _server(self) -> VirtualServer:
-        return VirtualServer(self.agenda, self.schedule.setup, self._check_bounds)
+    def _server(self) -> ToyServer:
+        return ToyServer(self.agenda, self.schedule.setup, self._check_bounds)
 
     def _newest_prompt(self) -> list[int]:
         return max(self.edges, key=lambda e: (bool(e.prompt), e.began_at)).prompt
@@ -110,8 +111,8 @@ class Rehearsal:
             return
         setup = self.schedule.setup
         stream = VirtualStream(self.agenda, setup.up, setup.down, setup.window)
-        self._ends[stream] = server, server.accept(stream, partial(self._ended, edge, stream))
-        edge.connected(stream)
+        self._ends[stream] = server, server.accept(stream.up, stream.down, partial(self._ended, edge, stream))
+        edge.connected(stream, stream.up, stream.down)
 
     def _ended(self, edge: VirtualEdge, stream: VirtualStream, error: ProtocolError) -> None:
         """The cloud has ended the stream, and the edge has read up to its end."""
@@ -253,7 +254,7 @@ def _bound(what: str, number: int, most: int) -> None:
         raise RuleBroken(f"{what}: {number}, where {most} is the bound")
 
 
-def _check_empty(server: VirtualServer) -> None:
+def _check_empty(server: ToyServer) -> None:
     if server.alive and (len(server.hosts) or server.table.pages.in_use or server.table.turns or server.streams):
         raise RuleBroken(
             f"left behind when all had gone: {len(server.hosts)} sessions, {server.table.pages.in_use} KV pages, "

@@ -1,4 +1,4 @@
-"""The body of `acespec-sim link`: options to a spec, a shaper until a signal, and its report."""
+"""The body of `acespec-sim link`: a shaper until a signal, its live status and its report."""
 
 from __future__ import annotations
 
@@ -6,54 +6,20 @@ import asyncio
 import json
 import signal
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
+from acespec.sim.line import Direction
+from acespec.sim.link_options import LinkOptions
 from acespec.sim.log_check import LinkSummary
-from acespec.sim.outages import Outage
 from acespec.sim.shaper import Lateness, Shaper
 from acespec.sim.sockets import format_address, parse_address
 from acespec.sim.spec import LinkSpec
+from acespec.sim.status_line import StatusLine
 
-
-@dataclass(frozen=True, slots=True)
-class LinkOptions:
-    """A preset and what overrides it; None keeps the preset's value."""
-
-    preset: str
-    rate_up_kbps: float | None = None
-    rate_down_kbps: float | None = None
-    delay_ms: float | None = None
-    jitter_ms: float | None = None
-    loss_percent: float | None = None
-    queue_bytes: int | None = None
-    mtu: int | None = None
-    outages: tuple[str, ...] = ()
-    seed: int = 0
-
-    def spec(self) -> LinkSpec:
-        """The link asked for. Raises UsageError."""
-        base = LinkSpec.preset(self.preset)
-        return replace(
-            base,
-            rate_up_kbps=_chosen(self.rate_up_kbps, base.rate_up_kbps),
-            rate_down_kbps=_chosen(self.rate_down_kbps, base.rate_down_kbps),
-            delay_ms=_chosen(self.delay_ms, base.delay_ms),
-            jitter_ms=_chosen(self.jitter_ms, base.jitter_ms),
-            loss_percent=_chosen(self.loss_percent, base.loss_percent),
-            queue_bytes=_chosen(self.queue_bytes, base.queue_bytes),
-            mtu=_chosen(self.mtu, base.mtu),
-            outages=tuple(Outage.parse(text) for text in self.outages),
-            seed=self.seed,
-        )
-
-
-_Number = TypeVar("_Number", int, float)
-
-
-def _chosen(given: _Number | None, default: _Number) -> _Number:
-    return default if given is None else given
+__all__ = ["LinkOptions", "LinkReport", "run_link"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +38,20 @@ class LinkReport:
     def line(self) -> str:
         """One line for a person. Bytes are IP bytes, headers and ACKs included; payload in brackets."""
         s = self.summary
+        refused = f", refused {s.refused}" if s.refused else ""
         return (
             f"{self.spec.name}: up {s.up_wire} B ({s.up_payload} payload), down {s.down_wire} B ({s.down_payload}); "
-            f"most in any second: up {s.up_peak_kbps_1s:.2f} of {self.spec.rate_up_kbps:g} Kbps, "
-            f"down {s.down_peak_kbps_1s:.2f} of {self.spec.rate_down_kbps:g}"
-            f"{'' if self.rate_ok else ' - RATE EXCEEDED'}; "
-            f"lost {s.lost}; late by {self.lateness.mean_ms:.1f} ms on average, {self.lateness.max_ms:.1f} at most"
+            f"most in any second: up {s.up_peak_kbps_1s:.2f} of {self._rate('up')} Kbps, "
+            f"down {s.down_peak_kbps_1s:.2f} of {self._rate('down')}"
+            f"{'' if self.rate_ok else ' - RATE EXCEEDED'}; lost {s.lost}{refused}; "
+            f"late by {self.lateness.mean_ms:.1f} ms on average, {self.lateness.max_ms:.1f} at most"
         )
+
+    def _rate(self, direction: Direction) -> str:
+        mean, peak = self.spec.mean_kbps(direction), self.spec.peak_kbps(direction)
+        varies = "" if mean == peak else f" (mean; at most {peak:g})"
+        burst = f" and a burst of {self.spec.burst_bytes} B" if self.spec.mode == "police" else ""
+        return f"{mean:g}{varies}{burst}"
 
     def json(self) -> str:
         """The same for machines."""
@@ -92,13 +65,24 @@ class LinkReport:
         )
 
 
-def run_link(options: LinkOptions, *, listen: str, to: str, log: Path | None) -> LinkReport:
-    """Serves until SIGINT or SIGTERM. Raises UsageError before it serves, never after."""
-    shaper = Shaper(options.spec(), listen=parse_address(listen), to=parse_address(to), log=log, command=sys.argv)
-    return asyncio.run(_serve(shaper))
+def run_link(options: LinkOptions, *, listen: str, to: str, log: Path | None, status: bool | None = None) -> LinkReport:
+    """Serves until SIGINT or SIGTERM. `status` None shows the live line if stderr is a terminal.
+
+    Raises UsageError before it serves, never after.
+    """
+    live = StatusLine() if status or (status is None and sys.stderr.isatty()) else None
+    shaper = Shaper(
+        options.spec(),
+        listen=parse_address(listen),
+        to=parse_address(to),
+        log=log,
+        command=sys.argv,
+        on_packet=None if live is None else live.add,
+    )
+    return asyncio.run(_serve(shaper, live))
 
 
-async def _serve(shaper: Shaper) -> LinkReport:
+async def _serve(shaper: Shaper, live: StatusLine | None) -> LinkReport:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -106,5 +90,20 @@ async def _serve(shaper: Shaper) -> LinkReport:
     async with shaper:
         sys.stderr.write(f"ready {format_address(shaper.address)}\n")
         sys.stderr.flush()
-        await stop.wait()
+        async with _shown(live, shaper):
+            await stop.wait()
     return LinkReport(shaper.spec, shaper.summary(), shaper.lateness())
+
+
+@asynccontextmanager
+async def _shown(live: StatusLine | None, shaper: Shaper) -> AsyncIterator[None]:
+    if live is None:
+        yield
+        return
+    showing = asyncio.create_task(live.show(shaper, sys.stderr))
+    try:
+        yield
+    finally:
+        showing.cancel()
+        with suppress(asyncio.CancelledError):
+            await showing

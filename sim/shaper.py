@@ -2,7 +2,7 @@
 
 All connections through one listener share one link, as all programs on one edge do. Every packet that TCP would
 send is booked on the pure `LinkDirection`: data segments, lone ACKs, handshakes, FINs, retransmissions. Where a
-router would drop, the proxy stops reading, so that senders feel the link by back-pressure.
+queue would overflow, the proxy stops reading, so that senders feel the link by back-pressure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -37,11 +37,21 @@ class Lateness:
     max_ms: float
 
 
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """The link at a moment: ns since its start, bytes that wait each way, and when an outage, if in one, will end."""
+
+    now: int
+    queued_up: int
+    queued_down: int
+    up_again: int
+
+
 class Shaper:
     """`async with Shaper(spec, listen=("127.0.0.1", 0), to=(host, port)) as shaper:` serves until the block ends.
 
-    Leaving the block resets the connections that are still open: the link is gone. Raises UsageError if `listen` or the
-    log file cannot be had.
+    Leaving the block resets the connections that are still open: the link is gone. `on_packet` hears of every packet as
+    it is booked. Raises UsageError if `listen` or the log file cannot be had.
     """
 
     def __init__(
@@ -52,6 +62,7 @@ class Shaper:
         to: Address,
         log: str | os.PathLike[str] | None = None,
         command: Sequence[str] = (),
+        on_packet: Callable[[PacketRecord], None] | None = None,
     ) -> None:
         self.spec = spec
         self._listen = listen
@@ -60,6 +71,7 @@ class Shaper:
         self.address = listen
         """Where it listens; once entered, with the port filled in."""
         self._command = command
+        self._on_packet = on_packet
         self._log: PacketLog | None = None
         self._summariser = Summariser()
         self._connections: set[asyncio.Task[None]] = set()
@@ -73,6 +85,11 @@ class Shaper:
         """How late deliveries were so far."""
         mean = self._late_total / max(1, self._handed_over)
         return Lateness(mean / MILLISECOND, self._late_max / MILLISECOND)
+
+    def state(self) -> LinkState:
+        """The link as it is now; only while it serves."""
+        now = self._clock.now()
+        return LinkState(now, self._up.queued_bytes(), self._down.queued_bytes(), self._up.up_from(now))
 
     async def __aenter__(self) -> Self:
         self._listener = await open_listener(self._listen, self.spec.mtu)
@@ -140,6 +157,8 @@ class Shaper:
         self._summariser.add(packet)
         if self._log is not None:
             self._log.write(packet)
+        if self._on_packet is not None:
+            self._on_packet(packet)
 
     def _note_lateness(self, late: int) -> None:
         self._handed_over += 1

@@ -9,10 +9,8 @@ import dataclasses
 import random
 import zlib
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from acespec.edge.controller import AutoController, FixedController
-from acespec.edge.draft_desk import DraftJob
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.events import Committed, Event, Finished, TurnOpened
 from acespec.edge.session import EdgeSession
@@ -21,10 +19,11 @@ from acespec.proto import wire
 from acespec.proto.errors import AcespecError, ProtocolError, Unavailable
 from acespec.proto.messages import Commit, FinishReason
 from acespec.sim.agenda import Agenda
+from acespec.sim.edge_driver import EdgeDriver
 from acespec.sim.schedule import Ask, Setup
+from acespec.sim.toy_server import FINGERPRINT, VOCAB
 from acespec.sim.toy_target import toy_text, toy_token
-from acespec.sim.virtual_server import FINGERPRINT, VOCAB
-from acespec.sim.virtual_stream import VirtualStream
+from acespec.sim.virtual_stream import BytePipe, VirtualStream
 
 STOP_ID = 0
 BACKOFF_S = (0.1, 0.5, 1.0, 2.0)
@@ -38,12 +37,11 @@ class RuleBroken(AcespecError):
     """A rehearsal went wrong: what was promised did not hold."""
 
 
-class VirtualEdge:
+class VirtualEdge(EdgeDriver[VirtualStream]):
     """One user. `connect` asks the world for a stream; it answers with `connected` or `ended`.
 
     Attributes:
         target: index of the replica that new streams go to.
-        stream: what carries the session now, if anything does.
         finished: asks that came to their end.
     """
 
@@ -56,18 +54,17 @@ class VirtualEdge:
         connect: Callable[[VirtualEdge], None],
         newest_prompt: Callable[[], list[int]],
     ) -> None:
-        self.session = EdgeSession(
+        session = EdgeSession(
             fingerprint=FINGERPRINT,
             vocab_size=VOCAB,
             controller=AutoController() if setup.ahead < 0 else FixedController(setup.ahead),
             session_id=number.to_bytes(16, "big"),
         )
+        super().__init__(agenda, session, setup.draft, HOP)
         self.target = 0
-        self.stream: VirtualStream | None = None
         self.finished = 0
         self.prompt: list[int] = []
         self.began_at = 0.0
-        self._agenda = agenda
         self._setup = setup
         self._asks = list(asks)
         self._connect = connect
@@ -78,8 +75,6 @@ class VirtualEdge:
         self._cancelled = False
         self._connecting = False
         self._attempt = 0
-        self._job: DraftJob | None = None
-        self._wake_at: float | None = None
         self._tamper: str | None = None
         self._tampered = False
 
@@ -112,7 +107,7 @@ class VirtualEdge:
         self.session.start_turn(self._agenda.now, self.prompt, request, shared=shared)
         if self.stream is None:
             self._reach()
-        self._draft()
+        self.draft()
         self.write()
 
     def wish(self, ask: Ask) -> None:
@@ -164,13 +159,10 @@ class VirtualEdge:
 
     # -- the stream ----------------------------------------------------------------------------------------------
 
-    def connected(self, stream: VirtualStream) -> None:
+    def connected(self, stream: VirtualStream, up: BytePipe, down: BytePipe) -> None:
         """A stream is there."""
         self._connecting = False
-        self.stream = stream
-        stream.down.on_frame = partial(self._receive, stream)
-        stream.up.on_room = self.write
-        self.write()
+        super().connected(stream, up, down)
 
     def ended(self, stream: VirtualStream | None, error: ProtocolError) -> None:
         """A stream has ended, or (None) could not be had."""
@@ -194,30 +186,8 @@ class VirtualEdge:
             self._connecting = True
             self._connect(self)
 
-    def write(self) -> None:
-        """Write what the session has, as far as the stream takes it."""
-        stream = self.stream
-        if stream is None:
-            return
-        while stream.up.room and (data := self.session.poll(self._agenda.now)) is not None:
-            stream.up.send(data)
-        if stream.up.room and (wake_at := self.session.wake_at()) is not None:
-            self._wake(max(wake_at, self._agenda.now + 0.001))
-
-    def _wake(self, at: float) -> None:
-        if self._wake_at is None or self._wake_at <= self._agenda.now or at < self._wake_at:
-            self._wake_at = at
-            self._agenda.at(at, self.write)
-
     def _receive(self, stream: VirtualStream, data: bytes) -> None:
-        if stream is not self.stream:
-            return
-        for event in self.session.receive(self._agenda.now, self._spoil(data)):
-            self._hear(event)
-        if self.session.reopened > self._tampered:
-            raise RuleBroken("the two ends went apart although nobody tampered with a frame")
-        self._draft()
-        self.write()
+        super()._receive(stream, self._spoil(data) if stream is self.stream else data)
 
     def _spoil(self, data: bytes) -> bytes:
         if self._tamper is None:
@@ -232,6 +202,8 @@ class VirtualEdge:
         return wire.encode_cloud(dataclasses.replace(message, tokens=wrong))
 
     def _hear(self, event: Event) -> None:
+        if self.session.reopened > self._tampered:
+            raise RuleBroken("the two ends went apart although nobody tampered with a frame")
         match event:
             case TurnOpened():
                 self._attempt = 0
@@ -263,25 +235,15 @@ class VirtualEdge:
 
     # -- the drafter ---------------------------------------------------------------------------------------------
 
-    def _draft(self) -> None:
-        if self._job is None and (job := self.session.draft_job()):
-            self._job = job
-            count = min(job.room, HOP)
-            self._agenda.at(self._agenda.now + count * self._setup.draft, partial(self._drafted, job, count))
-
-    def _drafted(self, job: DraftJob, count: int) -> None:
-        self._job = None
-        path = list(job.path)
+    def _guess(self, path: Sequence[int], count: int) -> list[Candidate]:
+        path = list(path)
         found: list[Candidate] = []
         for _ in range(count):
-            token = self._guess(path)
-            path.append(token)
-            found.append(Candidate(token, self._setup.accuracy, "lm"))
-        self.session.drafted(job, found, seconds=count * self._setup.draft, silent=False)
-        self._draft()
-        self.write()
+            path.append(self._guess_one(path))
+            found.append(Candidate(path[-1], self._setup.accuracy, "lm"))
+        return found
 
-    def _guess(self, path: Sequence[int]) -> int:
+    def _guess_one(self, path: Sequence[int]) -> int:
         chance = zlib.crc32(b"%d:%d:%d" % (self._setup.salt, self._request.seed, len(path))) / 2**32
         truth = toy_token(path, self._request.seed, VOCAB)
         return truth if chance < self._setup.accuracy else (truth + 1) % VOCAB

@@ -1,61 +1,77 @@
-"""A verifier in virtual time: the real session hosts, turn table and scheduler over the toy target."""
+"""A verifier in virtual time: the real session hosts, turn table and scheduler; model and streams are made up.
+
+A rehearsal runs it over a toy target, the world over replayed ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
-from acespec.cloud.admission import SERVED, Admission
+from acespec.cloud.admission import Admission
 from acespec.cloud.backend import Committed, Offer, SessionKey, TurnSpec
-from acespec.cloud.runner import Drawn, longest_sequence
-from acespec.cloud.scheduler import FreeRun
+from acespec.cloud.runner import Block, Drawn
 from acespec.cloud.session_host import SessionHost, SessionHosts
 from acespec.cloud.step import Step
-from acespec.cloud.stops import TextDecoder
-from acespec.cloud.turn import Limits
 from acespec.cloud.turn_table import TurnTable
 from acespec.proto import wire
-from acespec.proto.errors import ProtocolError, ServerFault, Unavailable
-from acespec.proto.messages import PROTOCOL_VERSION, ModelCard
+from acespec.proto.errors import ProtocolError, Unavailable
+from acespec.proto.messages import EdgeMessage
 from acespec.sim.agenda import Agenda
-from acespec.sim.schedule import Setup
-from acespec.sim.toy_target import ToyRunner
-from acespec.sim.virtual_stream import VirtualStream
+from acespec.sim.virtual_stream import BytePipe
 
-VOCAB = 16
-FINGERPRINT = b"toy-target-16-id"
-MAX_DRAFT = 8
-MAX_NODES = 24
-MAX_SESSIONS = 4
 EXPIRE_EVERY_S = 1.0
 SOONEST_S = 0.001
-MAX_LENGTH = 400
-PRINCIPAL = "rehearsal"
+PRINCIPAL = "virtual"
 
 Ended = Callable[[ProtocolError], None]
+
+
+class Model(Protocol):
+    """What a step draws and how long it takes."""
+
+    def draw(self, blocks: Sequence[Block]) -> list[Drawn]:
+        """See `Runner.step`."""
+
+    def seconds(self, step: Step) -> float:
+        """How long `step` takes."""
+
+
+class Observer:
+    """Hears what goes on in a verifier; this one does not care."""
+
+    def heard(self, key: SessionKey, message: EdgeMessage) -> None:
+        """A frame of this session has come in, and was taken."""
+
+    def begun(self, step: Step, seconds: float) -> None:
+        """A step begins that will take so long."""
+
+    def ended(self, step: Step, drawn: Sequence[Drawn]) -> None:
+        """It has ended, and its turns have what it drew."""
 
 
 class ServerStream:
     """The cloud's end of a stream: what a gRPC handler does, in virtual time."""
 
-    def __init__(self, server: VirtualServer, stream: VirtualStream, on_end: Ended) -> None:
+    def __init__(self, server: VirtualServer, up: BytePipe, down: BytePipe, on_end: Ended) -> None:
         self.error: ProtocolError | None = None
         self.host: SessionHost | None = None
         self._server = server
-        self._stream = stream
+        self._down = down
         self._on_end = on_end
         self._open = True
         self._ringing = False
         self._wake_at: float | None = None
-        stream.up.on_frame = self._receive
-        stream.down.on_room = self.ring
+        up.on_frame = self._receive
+        down.on_room = self.ring
 
     def ring(self) -> None:
         """See `Listener.ring`."""
         if not self._ringing:
             self._ringing = True
-            self._server.agenda.at(self._server.agenda.now, self._write)
+            self._server.agenda.soon(self._write)
 
     def fail(self, error: ProtocolError) -> None:
         """See `Listener.fail`."""
@@ -66,7 +82,7 @@ class ServerStream:
         """The stream is gone; its session waits for another one."""
         if self._open:
             self._open = False
-            self._server.streams.discard(self)
+            self._server.streams.pop(self, None)
             if self.host is not None:
                 self.host.detach(self._server.agenda.now, self)
 
@@ -79,10 +95,12 @@ class ServerStream:
             self.host = server.hosts.receive(server.agenda.now, PRINCIPAL, self.host, self, message)
         except ProtocolError as error:
             self.fail(error)
+        else:
+            server.observer.heard(self.host.session.key, message)
 
     def _write(self) -> None:
         self._ringing = False
-        server, down = self._server, self._stream.down
+        server, down = self._server, self._down
         if not (self._open and server.alive):
             return
         now = server.agenda.now
@@ -108,34 +126,41 @@ class _Begun:
 
 
 class VirtualServer:
-    """One process of a verifier. It is dead for ever after `kill`; a restart is another one."""
+    """One process of a verifier. It is dead for ever after `kill`; a restart is another one.
 
-    def __init__(self, agenda: Agenda, setup: Setup, on_step: Callable[[], None]) -> None:
+    Args:
+        table: the turns; its runner answers for sizes only, `model` computes.
+    """
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        table: TurnTable,
+        admission: Admission,
+        model: Model,
+        *,
+        grace_s: float,
+        max_sessions: int,
+        observer: Observer | None = None,
+    ) -> None:
         self.agenda = agenda
         self.alive = True
         self.draining = False
-        self.runner = ToyRunner(VOCAB, MAX_LENGTH, setup.pages)
-        self.table = TurnTable(
-            self.runner,
-            limits=Limits(MAX_DRAFT, MAX_NODES, setup.run_ahead, MAX_LENGTH),
-            decoder=_no_text,
-            free_run=FreeRun(setup.policy),
-        )
-        self.hosts = SessionHosts(
-            Admission(_card(self.runner, setup), _no_encoder), self, grace_s=setup.grace, max_sessions=MAX_SESSIONS
-        )
-        self.streams: set[ServerStream] = set()
-        self._step_s = setup.step
-        self._on_step = on_step
+        self.table = table
+        self.hosts = SessionHosts(admission, self, grace_s=grace_s, max_sessions=max_sessions)
+        self.observer = observer or Observer()
+        self.streams: dict[ServerStream, None] = {}
+        self._model = model
         self._begun: dict[SessionKey, _Begun] = {}
         self._stepping = False
         self._kicked = False
+        self._plan_at: float | None = None
         agenda.at(agenda.now + EXPIRE_EVERY_S, self._expire)
 
-    def accept(self, stream: VirtualStream, on_end: Ended) -> ServerStream:
-        """Take a new stream. `on_end` hears if this end ends it."""
-        accepted = ServerStream(self, stream, on_end)
-        self.streams.add(accepted)
+    def accept(self, up: BytePipe, down: BytePipe, on_end: Ended) -> ServerStream:
+        """Take a new stream of two pipes. `on_end` hears if this end ends it."""
+        accepted = ServerStream(self, up, down, on_end)
+        self.streams[accepted] = None
         if self.draining:
             accepted.fail(Unavailable("draining"))
         return accepted
@@ -172,7 +197,7 @@ class VirtualServer:
     def stop(self, key: SessionKey) -> None:
         """See `Turns.stop`."""
         if last := self.table.close(key):
-            self._hand_over(key, last)
+            self._hand_over([(key, last)])
 
     def abandon(self, key: SessionKey) -> None:
         """See `Turns.abandon`."""
@@ -187,12 +212,11 @@ class VirtualServer:
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
-    def _kick(self, at: float | None = None) -> None:
-        if at is not None:
-            self.agenda.at(at, self._plan)
-        elif not self._kicked:
+    def _kick(self) -> None:
+        """Look for a step, unless one runs: its end looks anyway."""
+        if not self._kicked and not self._stepping:
             self._kicked = True
-            self.agenda.at(self.agenda.now, self._plan)
+            self.agenda.soon(self._plan)
 
     def _plan(self) -> None:
         self._kicked = False
@@ -201,63 +225,41 @@ class VirtualServer:
         now = self.agenda.now
         step = self.table.plan(now)
         if step is None:
-            wake_at = self.table.wake_at()
-            if wake_at is not None:
-                self._kick(max(wake_at, now + SOONEST_S))
+            self._sleep(self.table.wake_at())
             return
         self._stepping = True
-        seconds = self._step_s * (1 + (step.rows + step.prompt_rows) / 32)
-        self.agenda.at(now + seconds, partial(self._complete, step, self.runner.step(step.blocks), seconds))
+        seconds = self._model.seconds(step)
+        self.observer.begun(step, seconds)
+        self.agenda.at(now + seconds, partial(self._complete, step, self._model.draw(step.blocks), seconds))
+
+    def _sleep(self, until: float | None) -> None:
+        """Look again at `until`, if nothing happens before."""
+        now = self.agenda.now
+        if until is None:
+            return
+        until = max(until, now + SOONEST_S)
+        if self._plan_at is None or self._plan_at <= now or until < self._plan_at:
+            self._plan_at = until
+            self.agenda.at(until, self._kick)
 
     def _complete(self, step: Step, drawn: list[Drawn], seconds: float) -> None:
         self._stepping = False
         if not self.alive:
             return
-        for key, committed in self.table.complete(self.agenda.now, step, drawn, seconds):
-            self._hand_over(key, committed)
-        self._on_step()
+        self._hand_over(self.table.complete(self.agenda.now, step, drawn, seconds))
+        self.observer.ended(step, drawn)
         self._kick()
 
-    def _hand_over(self, key: SessionKey, item: Committed) -> None:
-        """Like a queue between two tasks: the session takes it a moment later, unless the turn was given up."""
-        turn = self._begun[key]
+    def _hand_over(self, news: list[tuple[SessionKey, Committed]]) -> None:
+        """Like queues between tasks: each session takes its own a moment later, unless the turn was given up."""
+        self.agenda.soon(partial(self._deliver, [(self._begun[key], key, item) for key, item in news]))
 
-        def deliver() -> None:
+    def _deliver(self, news: list[tuple[_Begun, SessionKey, Committed]]) -> None:
+        for turn, key, item in news:
             if self.alive and self._begun.get(key) is turn:
                 turn.host.committed(item)
-
-        self.agenda.at(self.agenda.now, deliver)
 
     def _expire(self) -> None:
         if self.alive:
             self.hosts.expire(self.agenda.now)
             self.agenda.at(self.agenda.now + EXPIRE_EVERY_S, self._expire)
-
-
-def _card(runner: ToyRunner, setup: Setup) -> ModelCard:
-    return ModelCard(
-        model="toy",
-        vocab_size=runner.vocab_size,
-        fingerprint=FINGERPRINT,
-        eos_ids=(),
-        max_length=longest_sequence(runner),
-        noise_version=0,
-        noise_vector=b"",
-        numerics_id=runner.numerics_id,
-        max_draft=MAX_DRAFT,
-        max_nodes=MAX_NODES,
-        max_prompt=longest_sequence(runner) - 1,
-        served=SERVED,
-        server_version="virtual",
-        protocol_version=PROTOCOL_VERSION,
-        exact=True,
-        free_run=setup.policy,
-    )
-
-
-def _no_encoder(text: str) -> list[int]:
-    raise ServerFault(f"the toy target has no tokenizer for {text!r}")
-
-
-def _no_text() -> TextDecoder:
-    raise ServerFault("the toy target has no text")

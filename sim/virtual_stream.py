@@ -1,11 +1,35 @@
-"""One bidirectional stream in virtual time: two FIFO pipes that can be held, emptied and broken at either end."""
+"""One bidirectional stream in virtual time: two FIFO pipes that can be held, emptied and broken at either end.
+
+`BytePipe` is what an end needs of a pipe; `narrow_stream.py` has pipes that know what bytes cost.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from acespec.sim.agenda import Agenda
+
+
+class BytePipe(Protocol):
+    """One direction of a stream, as its ends see it."""
+
+    on_frame: Callable[[bytes], None]
+    on_room: Callable[[], None]
+
+    @property
+    def room(self) -> bool:
+        """True if another frame may be sent."""
+
+    def send(self, data: bytes) -> None:
+        """Put a frame in; on a closed pipe it is lost."""
+
+    def finish(self, action: Callable[[], None]) -> None:
+        """The writer ends the pipe: `action` is carried out once everything before it was read."""
+
+    def close(self) -> None:
+        """Lose everything that is under way, and deliver nothing more."""
 
 
 class Pipe:

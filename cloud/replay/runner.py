@@ -76,13 +76,17 @@ class ReplayRunner:
 
     def step(self, blocks: Sequence[Block]) -> list[Drawn]:
         """See `acespec.cloud.runner.Runner.step`. Returns when the prescribed time is over."""
-        check_blocks(blocks, self._pages, self._vocab_size, self._max_length)
-        drawn = [self._draw(block) for block in blocks]
+        drawn = self.draw(blocks)
         if any(block.sample_from > 0 for block in blocks):
             self.pace.rest()  # A turn begins; before it there may have been none.
         self.pace.work(self.step_s(blocks))
         self._report()
         return drawn
+
+    def draw(self, blocks: Sequence[Block]) -> list[Drawn]:
+        """What a step draws, at once: the caller lets `step_s` pass in a time of its own."""
+        check_blocks(blocks, self._pages, self._vocab_size, self._max_length)
+        return [self._draw(block) for block in blocks]
 
     def step_s(self, blocks: Sequence[Block]) -> float:
         """The prescribed time of a step: its verify rows in one pass, then its prompt rows at the prefill rate."""

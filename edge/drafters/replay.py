@@ -7,7 +7,8 @@ certainty and gives as many candidates as it likes. They serve to measure, with 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from acespec.edge.drafters.base import Candidate, QuietDrafter, TurnContext
 from acespec.edge.drafters.replay_accuracy import Accuracy
@@ -19,22 +20,37 @@ CLAIM_OF_USELESS = 0.9
 HOSTILE_WIDTH = 8
 
 
+class Pacing(Protocol):
+    """Takes the time of a proposal, as `Pace` does."""
+
+    def work(self, seconds: float, interrupted: Callable[[], bool] | None = None) -> bool:
+        """See `Pace.work`."""
+
+
+class Untimed:
+    """Takes no time: whoever asks keeps a time of his own."""
+
+    def work(self, seconds: float, interrupted: Callable[[], bool] | None = None) -> bool:
+        """See `Pace.work`."""
+        return True
+
+
 class ReplayDrafter(QuietDrafter):
     """Guesses `text` right where `accuracy` says so; behind a wrong guess, only wrong ones, until a commit corrects it.
 
-    `token_s` is the time of one proposal (t_d).
+    `token_s` is the time of one proposal (t_d), which `pace` takes.
     """
 
     name = "replay"
 
-    def __init__(self, text: ReplayText, accuracy: Accuracy, token_s: float) -> None:
+    def __init__(self, text: ReplayText, accuracy: Accuracy, token_s: float, pace: Pacing | None = None) -> None:
         super().__init__()
         self._text = text
         self._accuracy = accuracy
         self._token_s = token_s
         self._turn: TurnContext | None = None
         self._committed = 0
-        self.pace = Pace()
+        self.pace: Pacing = Pace() if pace is None else pace
 
     def begin(self, turn: TurnContext) -> None:
         """See `Drafter.begin`."""

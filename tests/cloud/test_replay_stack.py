@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from acespec.bench.processes import free_port, serving
 from acespec.cloud.admission import Admission
 from acespec.cloud.auth import Keys
 from acespec.cloud.engine import EngineBackend
@@ -35,6 +34,7 @@ from acespec.proto.messages import FinishReason
 from acespec.proto.replay_text import RecordedText, ReplayText, SyntheticText
 from acespec.proto.sampling_params import SamplingParams
 from acespec.proto.timing_profile import TimingProfile
+from acespec.sim.processes import free_port, serving
 
 VOCAB = 1000
 TOKENIZER = replay_tokenizer(VOCAB)

@@ -7,7 +7,7 @@ import pytest
 from acespec.sim.rehearsal import Rehearsal
 from acespec.sim.schedule import Schedule, parse_schedule
 from acespec.sim.schedule_dice import POLICIES
-from acespec.sim.virtual_server import MAX_DRAFT
+from acespec.sim.toy_server import MAX_DRAFT
 
 QUICK = "setup policy=always rate=0 up=0.05 down=0.05 step=0.01 draft=0.002 accuracy=0.8 ahead=4 salt=3"
 

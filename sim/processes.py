@@ -18,7 +18,7 @@ STOP_S = 10.0
 
 
 class ProcessFailed(AcespecError):
-    """A process that a benchmark needs did not start."""
+    """A process that is needed did not start."""
 
 
 def free_port() -> int:

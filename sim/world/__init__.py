@@ -1,0 +1,1 @@
+"""The world in virtual time: many edges, a link each, one verifier, one strategy, and what came of it."""

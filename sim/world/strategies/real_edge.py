@@ -1,0 +1,80 @@
+"""The real edge in the world: session and controller, with a replayed drafter that takes virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from acespec.edge.controller import Controller
+from acespec.edge.draft_worker import HOP_S
+from acespec.edge.drafters.base import Candidate, TurnContext
+from acespec.edge.drafters.replay import ReplayDrafter
+from acespec.edge.events import Committed, Event, Finished
+from acespec.edge.session import EdgeSession
+from acespec.edge.turn_request import TurnRequest
+from acespec.proto.replay_text import end_id
+from acespec.sim.edge_driver import EdgeDriver
+from acespec.sim.narrow_stream import NarrowStream
+from acespec.sim.world.place import Place, Wish
+from acespec.sim.world.strategies.real_verifier import FINGERPRINT, RealVerifier, session_id
+
+
+class RealEdge(EdgeDriver[NarrowStream[bytes]]):
+    """Lives at `place`. `rate` is what it asks for; None leaves it to the operator. `forget` hears of a turn's end: its
+    seed, and where its answer began."""
+
+    def __init__(
+        self,
+        place: Place,
+        verifier: RealVerifier,
+        controller: Controller,
+        drafter: ReplayDrafter,
+        rate: float | None,
+        forget: Callable[[int, int], None],
+    ) -> None:
+        session = EdgeSession(
+            fingerprint=FINGERPRINT, vocab_size=place.vocab, controller=controller, session_id=session_id(place.number)
+        )
+        super().__init__(place.agenda, session, place.token_s, hop_of(place.token_s))
+        self._place = place
+        self._verifier = verifier
+        self._drafter = drafter
+        self._rate = rate
+        self._forget = forget
+
+    def start(self, wish: Wish) -> None:
+        """See `Actor.start`."""
+        ids = [*self.session.ids, *wish.prompt]
+        end_ids = (end_id(self._place.vocab),)
+        request = TurnRequest(seed=wish.seed, max_tokens=wish.tokens, end_ids=end_ids, target_rate=self._rate)
+        self._drafter.begin(TurnContext(request.params, wish.seed, len(ids), self._place.vocab, banned=end_ids))
+        self.session.start_turn(self._agenda.now, ids, request)
+        if self.stream is None:
+            stream = self._place.connect(bytes)
+            self._verifier.accept(stream)
+            self.connected(stream, stream.up, stream.down)
+        self.draft()
+        self.write()
+
+    def _hear(self, event: Event) -> None:
+        match event:
+            case Committed():
+                self._drafter.commit(event.tokens, event.start)
+                self._place.told(len(event.tokens))
+            case Finished():
+                wish = self._place.wishes[-1]
+                self._forget(wish.seed, wish.prompt_len)
+                self._place.over()
+
+    def _guess(self, path: Sequence[int], count: int) -> list[Candidate]:
+        path = list(path)
+        found: list[Candidate] = []
+        for _ in range(count):
+            best = self._drafter.propose(path)[:1]
+            found += best
+            path += [candidate.token for candidate in best]
+        return found
+
+
+def hop_of(token_s: float) -> int:
+    """Proposals that a visit of the drafting thread makes: as many as begin within HOP_S."""
+    return max(1, -int(-HOP_S // token_s)) if token_s > 0 else 1 << 30

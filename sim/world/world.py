@@ -1,0 +1,135 @@
+"""Runs a scenario: builds agenda, links, places and strategy, lets virtual time pass, and gathers what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+from acespec.cloud.replay.runner import loaded
+from acespec.edge.drafters.replay_accuracy import read_accuracy
+from acespec.proto.replay_text import mix, replay_text
+from acespec.sim.agenda import Agenda
+from acespec.sim.digest import EventDigest
+from acespec.sim.narrow_stream import NarrowStream
+from acespec.sim.world.known_text import KnownText
+from acespec.sim.world.place import Place
+from acespec.sim.world.recorder import Recorder
+from acespec.sim.world.result import Result, Traffic
+from acespec.sim.world.scenario import Scenario
+from acespec.sim.world.strategies.registry import find_strategy, params_of
+from acespec.sim.world.tally import make_result
+from acespec.sim.world.verifier_queue import VerifierQueue
+
+SLICES = 200
+"""Times that progress is reported."""
+
+
+class World:
+    """What all edges of a run share.
+
+    Attributes:
+        scenario: what runs.
+        agenda: the time.
+        recorder: takes figures.
+        timing: of the verifier, the background's share included.
+        max_rows: of a step.
+        places: one an edge.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        target, drafter, load = scenario.target, scenario.drafter, scenario.load
+        accuracy, trace = read_accuracy(drafter.acceptance)
+        profile = target.timing()
+        self.scenario = scenario
+        self.agenda = Agenda()
+        self.digest = EventDigest()
+        self.text = KnownText(replay_text(Path(target.ids) if target.ids else trace, target.vocab))
+        self.timing = loaded(profile, target.background)
+        self.max_rows = target.max_rows or max(self.timing.knee(), target.max_draft + 1)
+        self.recorder = Recorder(self.agenda, self.digest, load.edges, target.target_rate)
+        self._running = load.edges
+        spec = scenario.link.spec()
+        self.places = [
+            Place(
+                number,
+                seed=scenario.seed,
+                agenda=self.agenda,
+                digest=self.digest,
+                recorder=self.recorder,
+                spec=replace(spec, seed=mix(scenario.seed, number, spec.seed) >> 1),
+                accuracy=accuracy,
+                token_s=drafter.token_s,
+                text=self.text,
+                vocab=target.vocab,
+                load=load,
+                on_done=self._one_done,
+            )
+            for number in range(load.edges)
+        ]
+        self._strategy = find_strategy(scenario.strategy.name).load()(self, params_of(scenario.strategy))
+        for place in self.places:
+            start = place.dice("start").random() * load.start_spread_s
+            self.agenda.at(start, lambda place=place: place.move_in(self._strategy.begin(place)))  # type: ignore[misc]
+
+    def verifier_queue(self) -> VerifierQueue:
+        """A verifier without a scheduler of its own, of this world's profile. One strategy makes one."""
+        return VerifierQueue(self.agenda, self.timing, self.max_rows, self.recorder)
+
+    def run(self, progress: Callable[[float], None] | None = None) -> None:
+        """Let time pass until the end of the scenario, or of all turns. `progress` hears shares from 0 to 1."""
+        duration = self.scenario.duration_s
+        for part in range(1, SLICES + 1):
+            going = self.agenda.run(duration * part / SLICES)
+            if progress is not None:
+                progress(part / SLICES if going else 1.0)
+            if not going:
+                return
+
+    def traffic(self) -> list[Traffic]:
+        """What went over each edge's link."""
+        return [_traffic(place.stream) for place in self.places]
+
+    def _one_done(self) -> None:
+        self._running -= 1
+        if not self._running:
+            self.agenda.stop()
+
+
+def run(scenario: Scenario, progress: Callable[[float], None] | None = None) -> Result:
+    """Run `scenario` in virtual time. `progress` hears shares from 0 to 1.
+
+    Raises:
+        UsageError: the scenario names something that is not there.
+    """
+    began = time.perf_counter()
+    world = World(scenario)
+    world.run(progress)
+    return make_result(
+        scenario,
+        world.recorder,
+        world.traffic(),
+        version=version("acespec"),
+        digest=world.digest.hex(),
+        virtual_s=world.agenda.now,
+        events=world.agenda.done,
+        wall_s=time.perf_counter() - began,
+    )
+
+
+def _traffic(stream: NarrowStream[object] | None) -> Traffic:
+    if stream is None:
+        return Traffic()
+    up, down = stream.up, stream.down
+    return Traffic(
+        stream.client.bytes,
+        stream.server.bytes,
+        stream.client.packets,
+        stream.server.packets,
+        up.payload,
+        down.payload,
+        up.messages,
+        down.messages,
+    )
