@@ -19,6 +19,7 @@ sessions each have a row before anyone's drafts have two.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -94,14 +95,14 @@ class Scheduler:
         """The next step, or None if no turn should step now."""
         self.seat(now)
         ready = [turn for turn in self._turns if turn.hold is not None and turn.may_step]
-        decoding = sorted((t for t in ready if not t.prefilling), key=lambda t: t.clock.due)
+        decoding = sorted((t for t in ready if not t.prefilling), key=_due_of)
         end = now + self._cost(1)
-        due = [turn for turn in decoding if turn.clock.due <= end]
+        due = decoding[: bisect_right(decoding, end, key=_due_of)]
         sure = decoding if self._free_run is FreeRun.ALWAYS else due
         step = Step(self._cost, expected=min(len(sure), self._max_rows))
         rest = decoding[len(due) :]
         self._join_due(step, due, now)
-        self._join_riders(step, [t for t in rest if t.clock.due <= end + self._cost(1)])
+        self._join_riders(step, rest[: bisect_right(rest, end + self._cost(1), key=_due_of)])
         self._join_prefill(step, [t for t in ready if t.prefilling], rest, now)
         slack = Slack(step, [] if self._free_run is FreeRun.ALWAYS else decoding, self._cost(1) + now)
         worth = [t for t in rest if t not in step.turns and (t.step_wanted or t.worth(now))]
@@ -230,3 +231,7 @@ class Scheduler:
         if self._free_run is FreeRun.IDLE and (not others or now + 2 * self._cost(1) <= others[0]):
             return 0.0
         return max(0.0, turn.clock.due - self._cost(1) - now)
+
+
+def _due_of(turn: Turn) -> float:
+    return turn.clock.due

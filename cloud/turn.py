@@ -67,6 +67,7 @@ class Turn:
         self.finish: FinishReason | None = None
         self._text_end: int | None = None
         self._ready = 0
+        self._needed = 1
         self._dry_steps = DRY
         self._rule = DrawRule(
             params=spec.params,
@@ -80,6 +81,7 @@ class Turn:
         self._knee = Knee()
         self._stops = stops
         self._limits = limits
+        self._run_ahead = limits.run_ahead
         self._epoch = spec.epoch
         self._tree = DraftTree(self.tokens, limits.max_nodes)
         self._acceptance = acceptance
@@ -115,8 +117,11 @@ class Turn:
     @property
     def may_step(self) -> bool:
         """False once finished, detached, or too far ahead of the edge."""
-        ahead = len(self.tokens) - max(self.received, len(self.spec.tokens))
-        return not self.closed and self.finish is None and self.attached and ahead < self._limits.run_ahead
+        if self.closed or self.finish is not None or not self.attached:
+            return False
+        tokens = len(self.tokens)
+        # Most turns are near their edge: the cheap look first, since the scheduler asks this of all at each step.
+        return tokens - self.received < self._run_ahead or tokens - len(self.spec.tokens) < self._run_ahead
 
     def knee(self, step_s: float) -> float:
         """Tokens/s up to which drafts carry this turn, if its steps take `step_s`; inf if it has none."""
@@ -133,7 +138,7 @@ class Turn:
         """
         if not self._ready or self.spec.rate <= 0:
             return self._ready > 0
-        enough = self._enough
+        enough = self._needed
         cycle = self._knee.cycle_s
         lead = self.clock.lead(now)
         if lead < cycle:
@@ -277,14 +282,10 @@ class Turn:
 
     def _weigh(self, now: float) -> None:
         """Count the drafts that could be verified next, as far as more would be better."""
-        enough = self._enough
+        enough = self._needed = min(self._acceptance.enough, max(1, self._draft_room()))
         self._ready = self._tree.depth(enough) if self._tree.heads else 0
         if self._ready >= enough:
             self._knee.ready(now)
-
-    @property
-    def _enough(self) -> int:
-        return min(self._acceptance.enough, max(1, self._draft_room()))
 
     def _take(self, samples: tuple[int, ...]) -> int:
         """Append samples up to the first that ends the text; how many."""

@@ -27,10 +27,16 @@ PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether to do it, and why."""
+    """Whether to do it, and why: `words` with `figures` in it."""
 
     go: bool
-    reason: str
+    words: str
+    figures: tuple[float, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The words, written only when somebody wants to read them: decisions are many."""
+        return self.words.format(*self.figures)
 
 
 class Controller(Protocol):
@@ -72,8 +78,8 @@ class FixedController:
     def extend(self, depth: int, survival: float) -> Decision:
         """See `Controller.extend`."""
         if depth < self._length:
-            return Decision(True, f"{depth} of {self._length} drafted")
-        return Decision(False, f"all {self._length} drafted")
+            return Decision(True, "{} of {} drafted", (depth, self._length))
+        return Decision(False, "all {} drafted", (self._length,))
 
     def keep(self, depth: int, survival: float) -> Decision:
         """See `Controller.keep`."""
@@ -113,14 +119,15 @@ class AutoController:
     def extend(self, depth: int, survival: float) -> Decision:
         """See `Controller.extend`."""
         if depth >= self._cap:
-            return Decision(False, f"{depth} tokens ahead is the cap")
-        if depth > 0 and survival <= self.threshold:
-            return Decision(False, f"survival {survival:.3f} at depth {depth} is below {self.threshold:.3f}")
-        return Decision(True, f"survival {survival:.3f} at depth {depth} is above {self.threshold:.3f}")
+            return Decision(False, "{} tokens ahead is the cap", (depth,))
+        figures = survival, depth, self.threshold
+        if depth > 0 and survival <= figures[2]:
+            return Decision(False, "survival {:.3f} at depth {} is below {:.3f}", figures)
+        return Decision(True, "survival {:.3f} at depth {} is above {:.3f}", figures)
 
     def keep(self, depth: int, survival: float) -> Decision:
         """See `Controller.keep`."""
-        return Decision(survival > SHIP_FLOOR, f"survival {survival:.3f} against {SHIP_FLOOR}")
+        return Decision(survival > SHIP_FLOOR, "survival {:.3f} against {}", (survival, SHIP_FLOOR))
 
     def confidence(self, depth: int, probability: float) -> float:
         """See `Controller.confidence`."""

@@ -44,6 +44,8 @@ class DraftTree:
         self._by_wire: dict[int, int] = {}
         self._next_key = 0
         self._tip = ROOT
+        self._known: tuple[int, float] | None = None
+        """Length and survival of the path to the tip, until that changes otherwise than by growing."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -59,14 +61,13 @@ class DraftTree:
 
     def survival(self) -> float:
         """Estimated chance that the whole path to the tip is accepted."""
-        product = 1.0
-        for node in self.path():
-            product *= node.confidence
-        return product
+        return self._measure()[1]
 
     def add(self, token: int, position: int, probability: float, confidence: float) -> None:
         """Extend the path; the new node is its tip."""
-        depth = len(self.path()) + 1
+        length, survival = self._measure()
+        depth = length + 1
+        self._known = depth, survival * confidence
         node = DraftNode(self._tip, token, position, depth, probability, confidence)
         self._tip = self._next_key
         self._nodes[self._next_key] = node
@@ -104,6 +105,7 @@ class DraftTree:
 
         Returns the outcomes of the guesses that were passed, and whether the path to the tip was contradicted.
         """
+        self._known = None
         outcomes: list[Outcome] = []
         true_keys: set[int] = set()
         for key, node in list(self._nodes.items()):
@@ -125,6 +127,7 @@ class DraftTree:
 
     def cut(self, end: int) -> bool:
         """Drop the nodes at positions from `end` on; True if there were any."""
+        self._known = None
         late = [key for key, node in self._nodes.items() if node.position >= end]
         while (tip := self.tip) is not None and tip.position >= end:
             self._tip = tip.parent
@@ -137,6 +140,15 @@ class DraftTree:
         self._nodes.clear()
         self._by_wire.clear()
         self._tip = ROOT
+        self._known = None
+
+    def _measure(self) -> tuple[int, float]:
+        if self._known is None:
+            path, survival = self.path(), 1.0
+            for node in path:
+                survival *= node.confidence
+            self._known = len(path), survival
+        return self._known
 
     def _drop(self, key: int) -> None:
         node = self._nodes.pop(key)

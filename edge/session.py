@@ -351,9 +351,9 @@ class EdgeSession:
         return Draft(received=len(self._sequence), nodes=nodes, step=step, held_ms=self._cadence.held_ms(now))
 
     def _due_at(self) -> float:
-        rtt = self._pacer.base_rtt
-        ack_at = self._cadence.ack_at(rtt, drafting=self.wants_draft())
-        request_at = self._cadence.request_at(rtt, self._dry)
+        rtt, drafting = self._pacer.base_rtt, self.wants_draft()
+        ack_at = self._cadence.ack_at(rtt, drafting)
+        request_at = self._cadence.request_at(rtt, dry=not drafting and len(self._desk.tree) == 0)
         return request_at if ack_at is None else min(ack_at, request_at)
 
     @property

@@ -40,19 +40,19 @@ class Pacer:
         self._flight_bytes = 0
         self._delivered = 0
         self._delivered_at = 0.0
-        self._rates: deque[tuple[float, float]] = deque()
-        self._rtts: deque[tuple[float, float]] = deque()
+        self._rates: deque[tuple[float, float]] = deque()  # falling: the first is the largest
+        self._rtts: deque[tuple[float, float]] = deque()  # rising: the first is the smallest
         self.last_rtt: float | None = None
 
     @property
     def rate(self) -> float | None:
         """Estimated link rate in bytes/s; None before the first acknowledgement. Never above the true rate for long."""
-        return max((r for _, r in self._rates), default=None)
+        return self._rates[0][1] if self._rates else None
 
     @property
     def base_rtt(self) -> float | None:
         """Smallest round trip seen of late, in seconds, without the time the other end held the message."""
-        return min((r for _, r in self._rtts), default=None)
+        return self._rtts[0][1] if self._rtts else None
 
     @property
     def limit_bytes(self) -> float:
@@ -86,9 +86,14 @@ class Pacer:
         self._delivered_at = max(arrived, self._delivered_at)
         rtt = max(arrived - newest.sent_at, 1e-6)
         self.last_rtt = rtt
+        while self._rtts and self._rtts[-1][1] >= rtt:
+            self._rtts.pop()
         _push(self._rtts, now, rtt)
         elapsed = max(arrived - newest.delivered_at, rtt)
-        _push(self._rates, now, (self._delivered - newest.delivered_before) / elapsed)
+        rate = (self._delivered - newest.delivered_before) / elapsed
+        while self._rates and self._rates[-1][1] <= rate:
+            self._rates.pop()
+        _push(self._rates, now, rate)
 
     def reset(self) -> None:
         """A new stream: nothing is in flight any more; what was learned about the link stays."""
@@ -97,6 +102,7 @@ class Pacer:
 
 
 def _push(samples: deque[tuple[float, float]], now: float, value: float) -> None:
+    """The newest sample; the caller has dropped those that it beats for as long as they would last."""
     samples.append((now, value))
     while samples[0][0] < now - WINDOW_S:
         samples.popleft()
