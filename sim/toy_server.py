@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from acespec.cloud.admission import SERVED, Admission
-from acespec.cloud.runner import Block, Drawn, longest_sequence
+from acespec.cloud.runner import PAGE, Block, Drawn, longest_sequence
 from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.step import Step
 from acespec.cloud.stops import TextDecoder
@@ -24,6 +24,11 @@ MAX_DRAFT = 8
 MAX_NODES = 24
 MAX_SESSIONS = 4
 MAX_LENGTH = 400
+
+
+def longest(setup: Setup) -> int:
+    """Most positions of a sequence on a verifier of `setup`."""
+    return min(MAX_LENGTH, setup.pages * PAGE)
 
 
 class ToyServer(VirtualServer):

@@ -21,11 +21,13 @@ from acespec.proto.messages import Commit, FinishReason
 from acespec.sim.agenda import Agenda
 from acespec.sim.edge_driver import EdgeDriver
 from acespec.sim.schedule import Ask, Setup
-from acespec.sim.toy_server import FINGERPRINT, VOCAB
+from acespec.sim.toy_server import FINGERPRINT, VOCAB, longest
 from acespec.sim.toy_target import toy_text, toy_token
 from acespec.sim.virtual_stream import BytePipe, VirtualStream
 
 STOP_ID = 0
+MOST_NEW = 4
+"""Ids that a user adds to a conversation at a time."""
 BACKOFF_S = (0.1, 0.5, 1.0, 2.0)
 PAUSE_S = 0.1
 """Between a turn's end and the next wish."""
@@ -96,7 +98,9 @@ class VirtualEdge(EdgeDriver[VirtualStream]):
             return
         self._ask = ask = self._asks.pop(0)
         self.prompt, seed, tokens, shared = self._wish(ask)
-        self._truth = _until_stop(toy_text(self.prompt, seed, VOCAB, tokens))
+        # A sequence that fills the verifier's memory ends there.
+        room = longest(self._setup) - len(self.prompt)
+        self._truth = _until_stop(toy_text(self.prompt, seed, VOCAB, min(tokens, room)))
         self._told = []
         self._cancelled = self._tampered = False
         self.began_at = self._agenda.now
@@ -141,14 +145,16 @@ class VirtualEdge(EdgeDriver[VirtualStream]):
         if not prompt and ask.kind != "shared":
             return _random_ids(dice, 3, 12), ask.seed, ask.tokens, 0
         match ask.kind:
+            case "next" | "edit" if len(ids) + MOST_NEW >= longest(self._setup):
+                pass  # It would not fit: begin anew.
             case "next":
-                return [*ids, *_random_ids(dice, 1, 4)], ask.seed, ask.tokens, 0
+                return [*ids, *_random_ids(dice, 1, MOST_NEW)], ask.seed, ask.tokens, 0
             case "again":
                 return prompt, ask.seed, ask.tokens, 0
             case "same":
                 return prompt, self._request.seed, self._request.max_tokens, 0
             case "edit":
-                return [*ids[: dice.randrange(len(ids))], *_random_ids(dice, 1, 4)], ask.seed, ask.tokens, 0
+                return [*ids[: dice.randrange(len(ids))], *_random_ids(dice, 1, MOST_NEW)], ask.seed, ask.tokens, 0
             case "shared" if newest := self._newest_prompt():
                 return newest, ask.seed, ask.tokens, len(newest)
         return _random_ids(dice, 3, 12), ask.seed, ask.tokens, 0
