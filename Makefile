@@ -7,6 +7,8 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 EXTRAS := dev,verifier,mlx,gguf,torch,bench,sim
 PYTEST := $(PY) -m pytest
+# Processes that share the fast tests, a file at a time. The long ones run alone: some of them measure.
+TESTERS ?= 2
 
 .PHONY: help setup install model demo test test-all check proto dictionary tools clean
 
@@ -42,7 +44,7 @@ check: install ## lint, format, types, import rules, generated files
 	$(PY) scripts/generate_stubs.py --check
 
 test: check model ## check, then the tests (under 15 minutes on 2 cores)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -n $(TESTERS) --dist loadfile -m "not slow"
 
 test-all: check model tools ## and the long ones
 	$(PYTEST) --timeout 900
