@@ -28,11 +28,12 @@ from acespec.cloud.draw_block import draw_block
 from acespec.cloud.measure import quick_profile
 from acespec.cloud.runner import PAGE, PREFILL_CHUNK, Block, Drawn, check_blocks, pages_for
 from acespec.cloud.torch_backend.config import ModelConfig, read_config
+from acespec.cloud.torch_backend.loading import enough_pages, fitting_length, verdict
 from acespec.cloud.torch_backend.self_check import PROBE_PAGES, probe_bits
 from acespec.cloud.torch_backend.weights import Checkpoint
 from acespec.kernels.attention_plan import plan_attention
 from acespec.kernels.move_kv import move_kv
-from acespec.proto.errors import NumericsError, UnsupportedModel, UsageError
+from acespec.proto.errors import UsageError
 from acespec.proto.timing_profile import TimingProfile
 
 SHARE_OF_FREE = 0.85
@@ -92,16 +93,11 @@ class CudaRunner:
         """
         began = time.perf_counter()
         config, where = read_config(folder), _device(device)
-        if vocab_size > config.vocab_rows:
-            raise UnsupportedModel(
-                f"the tokenizer has {vocab_size} ids but the model only {config.vocab_rows}; "
-                "use the tokenizer that came with the model"
-            )
-        length = min(max_length or config.max_length, config.max_length)
+        length = fitting_length(config, vocab_size, max_length)
         with torch.inference_mode():
             weights = load_weights(config, Checkpoint(folder, config.quantization), length, where)
             pages = kv_pages if kv_pages is not None else default_pages(config, length, where, kv_bytes)
-            pool = KvPool(config, max(_enough(pages), PROBE_PAGES), PassLimits().rows, where)
+            pool = KvPool(config, max(enough_pages(pages), PROBE_PAGES), PassLimits().rows, where)
             runner = cls(weights, pool, vocab_size=vocab_size, max_length=length, wide=None)
             loaded = time.perf_counter()
             probe, wrong = probe_bits(runner._probe, length, vocab_size)
@@ -204,12 +200,9 @@ class CudaRunner:
         return [torch.from_numpy(rows) for rows in self.logits(blocks)]
 
     def _settle(self, name: str, wrong: str | None, allow_inexact: bool) -> None:
-        self._numerics_id, self._exact = name, wrong is None
-        if wrong:
-            message = f"this device does not keep bits equal (logits differ {wrong}); try another version of triton"
-            if not allow_inexact:
-                raise NumericsError(message)
-            _log.warning("%s; going on inexact, as asked", message)
+        faults = [f"logits differ {wrong}"] if wrong else []
+        self._exact = verdict(faults, "try another version of triton", allow_inexact)
+        self._numerics_id = name
         if not self.wide:
             _log.info("wide and narrow tiles differ in bits here: the narrow ones serve all steps")
         self._record()
@@ -231,12 +224,6 @@ def default_pages(config: ModelConfig, max_length: int, device: torch.device, kv
         free, _ = torch.cuda.mem_get_info(device)
         kv_bytes = int(SHARE_OF_FREE * free)
     return pages_for(max_length) + 1 if kv_bytes is None else kv_bytes // page_bytes(config)
-
-
-def _enough(pages: int) -> int:
-    if pages < 1:
-        raise UsageError(f"{pages} KV pages hold nothing; ask for at least 1")
-    return pages
 
 
 def _device(name: str) -> torch.device:

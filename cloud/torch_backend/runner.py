@@ -18,12 +18,13 @@ from acespec.cloud.measure import quick_profile
 from acespec.cloud.runner import Block, Drawn, check_blocks, pages_for
 from acespec.cloud.torch_backend.config import ModelConfig, read_config
 from acespec.cloud.torch_backend.kv_cache import KvCache, page_bytes
+from acespec.cloud.torch_backend.loading import enough_pages, fitting_length, verdict
 from acespec.cloud.torch_backend.model import Model
 from acespec.cloud.torch_backend.numerics_id import numerics_id
 from acespec.cloud.torch_backend.passes import Passed, forward
 from acespec.cloud.torch_backend.self_check import PROBE_PAGES, probe_bits
 from acespec.cloud.torch_backend.weights import Checkpoint
-from acespec.proto.errors import NumericsError, UnsupportedModel, UsageError
+from acespec.proto.errors import UsageError
 from acespec.proto.timing_profile import TimingProfile
 
 ROOM_FOR = 64
@@ -83,20 +84,18 @@ class TorchRunner:
         torch.set_num_threads(threads)
         began = time.perf_counter()
         config = read_config(folder)
-        if vocab_size > config.vocab_rows:
-            raise UnsupportedModel(
-                f"the tokenizer has {vocab_size} ids but the model only {config.vocab_rows}; "
-                "use the tokenizer that came with the model"
-            )
-        length = min(max_length or config.max_length, config.max_length)
-        cache = KvCache(config, _enough(kv_pages if kv_pages is not None else default_pages(config, length, kv_bytes)))
+        length = fitting_length(config, vocab_size, max_length)
+        pages = kv_pages if kv_pages is not None else default_pages(config, length, kv_bytes)
+        cache = KvCache(config, enough_pages(pages))
         with torch.inference_mode():
             model = Model(config, Checkpoint(folder, config.quantization), length)
             loaded = time.perf_counter()
             spare = KvCache(config, PROBE_PAGES)
             probe, wrong = probe_bits(lambda blocks: forward(model, spare, blocks).logits, length, vocab_size)
             checked = time.perf_counter()
-        exact = _verdict(model, wrong, allow_inexact)
+        faults = [f"no row rule fits layer shapes {model.rules.failed}"] if model.rules.failed else []
+        faults += [f"logits differ {wrong}"] if wrong else []
+        exact = verdict(faults, "try another thread count or torch version", allow_inexact)
         name = numerics_id(folder, model, vocab_size, threads, probe)
         _log.info("loaded %s in %.1f s, checked in %.1f s", name, loaded - began, checked - loaded)
         return cls(model, cache, vocab_size=vocab_size, max_length=length, threads=threads, name=name, exact=exact)
@@ -174,28 +173,10 @@ def default_pages(config: ModelConfig, max_length: int, kv_bytes: int | None = N
     return max(one + 1, min(ROOM_FOR * one, KV_LIMIT // page_bytes(config)))
 
 
-def _enough(pages: int) -> int:
-    if pages < 1:
-        raise UsageError(f"{pages} KV pages hold nothing; ask for at least 1")
-    return pages
-
-
 def _refuse_unserved(device: str, dtype: str, threads: int) -> None:
     if device != "cpu":
-        raise UsageError(f"device {device!r} is not served by this version; use cpu")
+        raise UsageError(f"device {device!r} is not one of this engine; use cpu, or --device cuda")
     if dtype != "float32":
         raise UsageError(f"dtype {dtype!r} is not served on cpu; use float32")
     if threads < 1:
         raise UsageError(f"{threads} threads cannot run a model; use at least 1")
-
-
-def _verdict(model: Model, wrong: str | None, allow_inexact: bool) -> bool:
-    faults = [f"no row rule fits layer shapes {model.rules.failed}"] if model.rules.failed else []
-    faults += [f"logits differ {wrong}"] if wrong else []
-    if not faults:
-        return True
-    message = f"this machine does not keep bits equal ({'; '.join(faults)}); try another thread count or torch version"
-    if not allow_inexact:
-        raise NumericsError(message)
-    _log.warning("%s; going on inexact, as asked", message)
-    return False
