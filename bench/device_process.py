@@ -61,7 +61,7 @@ def work(sender: Connection[Event], plan: Plan) -> None:
                 for figure in sections[section]():
                     sender.send(figure)
                 sender.send(Ended())
-    except Exception:
+    except Exception:  # Whatever a section raises is told as its end; the others must go on.
         sender.send(Ended(traceback.format_exc()))
 
 

@@ -1,26 +1,18 @@
-"""A person who reads at a steady rate, and how often the text was not there yet."""
+"""How much of a run was there when a person who reads at a steady rate wanted it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from acespec.sim.world.reader import Reader
 
 Arrival = tuple[float, int]
 """(time in seconds, tokens that came)."""
 
 
 def on_schedule(arrivals: Sequence[Arrival], rate: float, buffer_s: float) -> float:
-    """Share of the tokens that were there when a reader of `rate` tokens/s wanted them.
-
-    The reader starts `buffer_s` after the first arrival. Who has to wait for a token goes on reading from it at the
-    same rate: a stall of a second makes one token late and not all that follow.
-    """
-    clock = arrivals[0][0] + buffer_s
-    wanted = late = 0
+    """Share of the tokens that were there when a `Reader` of `rate` tokens/s wanted them."""
+    reader = Reader(rate, buffer_s)
     for time, count in arrivals:
-        for _ in range(count):
-            wanted += 1
-            if time > clock:
-                late += 1
-                clock = time
-            clock += 1.0 / rate
-    return 1.0 - late / wanted
+        reader.arrived(time, count)
+    return 1.0 - reader.late / reader.wanted

@@ -10,7 +10,6 @@ import asyncio
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,16 +21,12 @@ from acespec.edge.drafters.replay import REPLAY_KINDS
 from acespec.edge.drafters.replay_accuracy import read_accuracy
 from acespec.models.replay_tokenizer import replay_tokenizer
 from acespec.proto.errors import AcespecError, Unavailable, UsageError
-from acespec.proto.replay_text import mix, replay_text
-from acespec.sim.agenda import Agenda
-from acespec.sim.digest import EventDigest
 from acespec.sim.live_edge import Account, LiveClock, LiveEdge
 from acespec.sim.live_link import LiveLink, live_link
 from acespec.sim.processes import free_port, serving
 from acespec.sim.result_text import LIVE
-from acespec.sim.spec import LinkSpec
+from acespec.sim.world.ground import Ground, edge_link, scenario_text
 from acespec.sim.world.place import Place
-from acespec.sim.world.recorder import Recorder
 from acespec.sim.world.result import Result, Traffic
 from acespec.sim.world.scenario import Scenario, Value
 from acespec.sim.world.strategies.registry import params_of
@@ -80,12 +75,6 @@ def run_live(scenario: Scenario, progress: Progress | None = None) -> Result:
             return world.result()
 
 
-def edge_link(scenario: Scenario, number: int) -> LinkSpec:
-    """An edge's own link, as the world has it."""
-    spec = scenario.link.spec()
-    return replace(spec, seed=mix(scenario.seed, number, spec.seed) >> 1)
-
-
 def verifier_arguments(scenario: Scenario, params: Mapping[str, Value], address: str) -> list[str]:
     """How `acespec-verifier` is called for a scenario."""
     target = scenario.target
@@ -117,15 +106,10 @@ class LiveWorld:
         self._scenario = scenario
         self._params = params
         self._links = links
-        self._agenda, self._digest = Agenda(), EventDigest()
-        load = scenario.load
-        self._recorder = Recorder(self._agenda, self._digest, load.edges, scenario.target.target_rate)
-        self._accounts: list[list[Account]] = [[] for _ in range(load.edges)]
-        self._running = load.edges
+        self._ground = Ground(scenario, scenario_text(scenario))
+        self._agenda, self._recorder = self._ground.agenda, self._ground.recorder
+        self._accounts: list[list[Account]] = [[] for _ in links]
         self._tokenizer = replay_tokenizer(scenario.target.vocab)
-        self._accuracy, trace = read_accuracy(scenario.drafter.acceptance)
-        ids = scenario.target.ids
-        self._text = replay_text(Path(ids) if ids else trace, scenario.target.vocab)
 
     async def run(self, progress: Progress | None) -> None:
         """Until all turns are over, or the scenario's duration is. Raises what a client raises."""
@@ -171,31 +155,17 @@ class LiveWorld:
 
     async def _pass_time(self, clock: LiveClock, progress: Progress | None) -> None:
         duration = self._scenario.duration_s
-        while self._running and self._agenda.now < duration:
+        while self._ground.running and self._agenda.now < duration:
             clock.tick()
             if progress is not None:
                 progress(min(1.0, self._agenda.now / duration))
             await asyncio.sleep(TICK_S)
 
     def _edge(self, number: int, clock: LiveClock) -> LiveEdge:
-        scenario = self._scenario
-        place = Place(
-            number,
-            seed=scenario.seed,
-            agenda=self._agenda,
-            digest=self._digest,
-            recorder=self._recorder,
-            spec=self._links[number].spec,
-            accuracy=self._accuracy,
-            token_s=scenario.drafter.token_s,
-            text=self._text,
-            vocab=scenario.target.vocab,
-            load=scenario.load,
-            on_done=self._one_done,
-        )
+        place = self._ground.place(number, self._links[number].spec, on_done=_nothing)
         rate = float(self._params["target_rate"])
         edge = LiveEdge(place, self._client(place), clock, None if rate < 0 else rate, self._accounts[number].append)
-        self._agenda.at(place.dice("start").random() * scenario.load.start_spread_s, lambda: place.move_in(edge))
+        self._ground.settle(place, lambda: edge)
         return edge
 
     def _client(self, place: Place) -> Client:
@@ -204,8 +174,9 @@ class LiveWorld:
         controller = FixedController(0) if plain else make_controller(str(self._params["draft"]))
         return Client(Endpoint(self._links[place.number].address, insecure=True), self._tokenizer, drafter, controller)
 
-    def _one_done(self) -> None:
-        self._running -= 1
+
+def _nothing() -> None:
+    """The run itself looks who is still running."""
 
 
 def _traffic(link: LiveLink, accounts: Sequence[Account]) -> Traffic:

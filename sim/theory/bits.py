@@ -22,8 +22,6 @@ GRPC_TLS_BYTES = 20 + 32 + 22 + 9 + 5 + 6
 """Around one message: IP, TCP, TLS, HTTP/2, gRPC, protobuf."""
 QUIC_DATAGRAM_BYTES = 55
 """The same as a QUIC datagram, IP and UDP included."""
-TCP_ACK_BYTES = 52
-"""Back for each message, unless the acknowledgement rides on data."""
 
 
 def distribution_bits(V: int, precision: int = HALF) -> int:

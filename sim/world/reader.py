@@ -7,7 +7,7 @@ BUFFER_S = 0.5
 
 
 class Reader:
-    """Reads `rate` tokens/s from BUFFER_S after the first arrival.
+    """Reads `rate` tokens/s from `buffer_s` after the first arrival.
 
     Who has to wait for a token goes on from there at the same rate: a stall of a second makes one token late and not
     all that follow. At a rate of 0 nobody waits.
@@ -17,17 +17,18 @@ class Reader:
         late: those that were not there when they were wanted.
     """
 
-    __slots__ = ("_clock", "_gap", "late", "wanted")
+    __slots__ = ("_buffer_s", "_clock", "_gap", "late", "wanted")
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, rate: float, buffer_s: float = BUFFER_S) -> None:
         self.wanted = 0
         self.late = 0
         self._gap = 1.0 / rate if rate > 0 else 0.0
+        self._buffer_s = buffer_s
         self._clock: float | None = None
 
     def arrived(self, now: float, tokens: int) -> None:
         """`tokens` came at `now`, in seconds."""
-        clock = now + BUFFER_S if self._clock is None else self._clock
+        clock = now + self._buffer_s if self._clock is None else self._clock
         self.wanted += tokens
         if not self._gap:
             return

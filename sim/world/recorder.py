@@ -15,7 +15,6 @@ class EdgeRecord:
     Attributes:
         gaps: between commits that brought tokens, within a turn.
         first: from each question to its first token.
-        running_ns: time spent in turns, from question to last token.
         decode_ns, decoded: from a turn's first commit to its latest, and the tokens after that first commit; summed.
     """
 
@@ -31,7 +30,6 @@ class EdgeRecord:
         "gaps",
         "last_at",
         "reader",
-        "running_ns",
         "steps",
         "tokens",
         "turns",
@@ -43,7 +41,7 @@ class EdgeRecord:
         self.drafted = self.verified = self.accepted = self.steps = self.drafted_steps = 0
         self.gaps = array("q")
         self.first = array("q")
-        self.running_ns = self.decode_ns = self.decoded = 0
+        self.decode_ns = self.decoded = 0
         self.asked_at: int | None = None
         self.last_at: int | None = None
         self.reader = Reader(rate)
@@ -91,8 +89,6 @@ class Recorder:
         """The turn is over now. (`Place` reports this.)"""
         record = self.edges[edge]
         record.turns += 1
-        if record.asked_at is not None:
-            record.running_ns += self._agenda.now_ns - record.asked_at
         record.asked_at = record.last_at = None
         self._digest.add(self._agenda.now_ns, Happening.TURN, edge, 0, record.tokens)
 

@@ -6,19 +6,13 @@ import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 
 from acespec.cloud.replay.runner import loaded
-from acespec.edge.drafters.replay_accuracy import read_accuracy
-from acespec.proto.replay_text import mix, replay_text
-from acespec.sim.agenda import Agenda
-from acespec.sim.digest import EventDigest
 from acespec.sim.narrow_stream import NarrowStream
+from acespec.sim.world.ground import Ground, edge_link, scenario_text
 from acespec.sim.world.known_text import KnownText
-from acespec.sim.world.place import Place
-from acespec.sim.world.recorder import Recorder
 from acespec.sim.world.result import Result, Traffic
 from acespec.sim.world.scenario import Scenario
 from acespec.sim.world.strategies.registry import find_strategy, params_of
@@ -42,39 +36,19 @@ class World:
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        target, drafter, load = scenario.target, scenario.drafter, scenario.load
-        accuracy, trace = read_accuracy(drafter.acceptance)
-        profile = target.timing()
+        target = scenario.target
+        self.text = KnownText(scenario_text(scenario))
+        self._ground = ground = Ground(scenario, self.text)
         self.scenario = scenario
-        self.agenda = Agenda()
-        self.digest = EventDigest()
-        self.text = KnownText(replay_text(Path(target.ids) if target.ids else trace, target.vocab))
-        self.timing = loaded(profile, target.background)
+        self.agenda, self.digest, self.recorder = ground.agenda, ground.digest, ground.recorder
+        self.timing = loaded(target.timing(), target.background)
         self.max_rows = target.max_rows or max(self.timing.knee(), target.max_draft + 1)
-        self.recorder = Recorder(self.agenda, self.digest, load.edges, target.target_rate)
-        self._running = load.edges
-        spec = scenario.link.spec()
         self.places = [
-            Place(
-                number,
-                seed=scenario.seed,
-                agenda=self.agenda,
-                digest=self.digest,
-                recorder=self.recorder,
-                spec=replace(spec, seed=mix(scenario.seed, number, spec.seed) >> 1),
-                accuracy=accuracy,
-                token_s=drafter.token_s,
-                text=self.text,
-                vocab=target.vocab,
-                load=load,
-                on_done=self._one_done,
-            )
-            for number in range(load.edges)
+            ground.place(number, edge_link(scenario, number), self._one_done) for number in range(scenario.load.edges)
         ]
         self._strategy = find_strategy(scenario.strategy.name).load()(self, params_of(scenario.strategy))
         for place in self.places:
-            start = place.dice("start").random() * load.start_spread_s
-            self.agenda.at(start, lambda place=place: place.move_in(self._strategy.begin(place)))  # type: ignore[misc]
+            ground.settle(place, partial(self._strategy.begin, place))
 
     def verifier_queue(self) -> VerifierQueue:
         """A verifier without a scheduler of its own, of this world's profile. One strategy makes one."""
@@ -96,8 +70,7 @@ class World:
         return [_traffic(place.stream) for place in self.places]
 
     def _one_done(self) -> None:
-        self._running -= 1
-        if not self._running:
+        if not self._ground.running:
             self.agenda.stop()
 
 

@@ -36,7 +36,7 @@ def test_quantiles_count_zeros_that_nobody_wrote_down(values: list[float], zeros
 
 
 def test_a_reader_who_waits_goes_on_from_there() -> None:
-    """The rule of `bench/reader.py`: a stall makes one token late, not all that follow."""
+    """A stall makes one token late, not all that follow."""
     reader = Reader(10.0)
     reader.arrived(0.0, 1)  # read at 0.5
     reader.arrived(0.6, 1)  # wanted at 0.6
