@@ -75,7 +75,7 @@ class DraftWorker:
 
     def wake(self) -> None:
         """Something changed: there may be work, or the work at hand may be void."""
-        if self._job is not None and self._job.version != self._session.version:
+        if self._job is not None and self._session.is_void(self._job):
             self._interrupted = True
         self._wake.set()
 
@@ -97,20 +97,22 @@ class DraftWorker:
         self._notes.append(note)
         self.wake()
 
-    def _hop(self, job: DraftJob | None) -> tuple[list[Candidate], float, bool]:
+    def _hop(self, job: DraftJob | None) -> tuple[list[list[Candidate]], float, bool]:
         # Taken here and not handed over: a visit that is cancelled before it begins must lose nothing.
         while self._notes:
             self._notes.popleft()()
-        found: list[Candidate] = []
+        found: list[list[Candidate]] = []
         silent = False
         start = time.monotonic()
         if job is not None:
-            path = list(job.path)
-            while len(found) < job.room and not silent and not self._interrupted:
-                best = self._drafter.propose(path)[:1]
-                found += best
-                path += [candidate.token for candidate in best]
-                silent = not best and not self._interrupted
+            path, claimed = list(job.path), 1.0
+            while len(found) < job.room and not silent and not self._interrupted and claimed >= job.floor:
+                level = self._drafter.propose(path, job.k)[: job.k]
+                silent = not level and not self._interrupted
+                if level:
+                    found.append(level)
+                    path.append(level[0].token)
+                    claimed *= level[0].probability
                 if time.monotonic() - start > HOP_S:
                     break
         return found, self._booked(time.monotonic() - start, len(found)), silent

@@ -15,11 +15,14 @@ from collections.abc import Sequence
 from acespec.edge.cadence import Cadence
 from acespec.edge.commit_logprobs import logprobs_of
 from acespec.edge.controller import Controller
-from acespec.edge.draft_desk import DraftDesk, DraftJob
-from acespec.edge.drafters.base import Candidate
+from acespec.edge.draft_desk import DraftDesk, DraftJob, Level
+from acespec.edge.draft_tree import BranchCache
 from acespec.edge.events import Committed, Event, Finished, Reopened, TurnOpened
 from acespec.edge.headway import Headway
+from acespec.edge.prices import Prices
 from acespec.edge.sequence import CommittedSequence
+from acespec.edge.shipping import Shipping
+from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.edge.turn_request import TurnRequest
 from acespec.edge.wire_stats import WireStats, WireTotals
 from acespec.proto import wire
@@ -36,7 +39,6 @@ from acespec.proto.messages import (
     Opened,
     Totals,
 )
-from acespec.proto.nodes import pack
 from acespec.proto.pacer import Pacer
 from acespec.proto.prompt import Encode, pack_ids
 from acespec.proto.tokens import unpack_tokens
@@ -76,6 +78,7 @@ class EdgeSession:
         encode: Encode | None = None,
         session_id: bytes | None = None,
         tls: bool = False,
+        shape: TreeShape = CHAIN,
     ) -> None:
         self.session_id = session_id or secrets.token_bytes(SESSION_ID_BYTES)
         self.terms: Opened | None = None
@@ -90,7 +93,8 @@ class EdgeSession:
         self._request = TurnRequest()
         self._prompt_len = 0
         self._prompt_text: str | None = None
-        self._desk = DraftDesk(controller, vocab_size)
+        self._desk = DraftDesk(controller, vocab_size, shape)
+        self._shipping = Shipping(self._desk, vocab_size)
         self._pacer = Pacer(DRAFTS_GAIN)
         self._stats = WireStats(tls)
         self._phase = Phase.IDLE
@@ -101,7 +105,6 @@ class EdgeSession:
         self._cadence = Cadence(0.0)
         self._headway = Headway()
         self._frames = self._frames_acked = 0
-        self._next_node = 0
         self._cancelling = False
 
     # -- turns ---------------------------------------------------------------------------------------------------
@@ -128,8 +131,18 @@ class EdgeSession:
 
     @property
     def unverified(self) -> int:
-        """Drafted tokens that nothing is known of yet."""
+        """Drafted tokens of one path that nothing is known of yet."""
+        return self._desk.tree.deepest()
+
+    @property
+    def nodes(self) -> int:
+        """Guesses that are held, those beside the main path included."""
         return len(self._desk.tree)
+
+    @property
+    def branch_cache(self) -> BranchCache:
+        """What became of first guesses that were wrong."""
+        return self._desk.tree.cache
 
     @property
     def outbox(self) -> int:
@@ -161,7 +174,7 @@ class EdgeSession:
         self._prompt_text = text
         self._request = request
         self._cancelling = False
-        self._desk.start(self._prompt_len + request.max_tokens, request.end_ids)
+        self._desk.start(len(ids), self._prompt_len + request.max_tokens, request.end_ids)
         self.reopened = 0
         self._acknowledged_turn = False
         return self._open(now, self._asked)
@@ -194,8 +207,8 @@ class EdgeSession:
         self._cadence = Cadence(now)
         self._headway = Headway()
         self._pacer.reset()
-        self._desk.tree.unship()
-        self._frames = self._frames_acked = self._next_node = 0
+        self._shipping.restart()
+        self._frames = self._frames_acked = 0
         message = Open(
             session_id=self.session_id,
             epoch=self._epoch,
@@ -251,7 +264,7 @@ class EdgeSession:
             self._open(now, known)
             return [Reopened(f"the server holds {answer.kept} of {asked} tokens")]
         self.terms = answer
-        self._desk.limit(min(answer.max_draft, answer.max_nodes), len(self._sequence))
+        self._desk.limit(answer.max_draft, answer.max_nodes)
         self._phase = Phase.OPEN
         self._acknowledged_turn = True
         self._cadence = Cadence(now)
@@ -331,23 +344,21 @@ class EdgeSession:
             return self._outbox.popleft()
         if self._phase is not Phase.OPEN:
             return None
-        if (self._drafts_reach(now) and self._pacer.ready()) or now >= self._due_at():
+        self._desk.prices = self._prices(now)
+        if (self._shipping.waiting() and self._pacer.ready()) or now >= self._due_at():
             return self._draft(now)
         return None
 
-    def _drafts_reach(self, now: float) -> bool:
-        """There are drafts to ship, and they reach beyond where the cloud will be when they arrive."""
-        tree = self._desk.tree
-        return tree.has_unshipped() and len(tree) > self._headway.tokens(now, self._pacer.base_rtt)
+    def _prices(self, now: float) -> Prices:
+        rtt = self._pacer.base_rtt
+        return Prices(link_rate=self._pacer.rate, cycle=rtt, headway=self._headway.tokens(now, rtt))
 
     def _draft(self, now: float) -> Draft:
         terms = self._known_terms()
         step = now >= self._cadence.request_at(self._pacer.base_rtt, self._dry) or (
             self._dry and terms.granted_rate == 0
         )
-        shipped = self._desk.tree.ship(self._next_node, terms.max_nodes)
-        nodes = pack(shipped, self._next_node, self._vocab_size) if shipped else b""
-        self._next_node += len(shipped)
+        nodes = self._shipping.load(terms.max_nodes)
         return Draft(received=len(self._sequence), nodes=nodes, step=step, held_ms=self._cadence.held_ms(now))
 
     def _due_at(self) -> float:
@@ -369,24 +380,24 @@ class EdgeSession:
     # -- drafting ------------------------------------------------------------------------------------------------
 
     def path(self) -> list[int]:
-        """The committed ids and the draft so far: what a drafter should extend."""
-        return self._desk.path(self._sequence.ids)
-
-    @property
-    def version(self) -> int:
-        """Rises whenever a path that a `DraftJob` gave out is void: its answer will be dropped."""
-        return self._desk.version
+        """The committed ids and the path of first guesses behind them."""
+        return self._sequence.ids + [self._desk.tree.node(key).token for key in self._desk.tree.main()]
 
     def wants_draft(self) -> bool:
         """True if there is work for a drafter."""
-        return self._desk.room(len(self._sequence)) > 0
+        return self._desk.wants()
 
     def draft_job(self) -> DraftJob | None:
         """Work for a drafter, if there is any. It may begin before the server has answered."""
         return self._desk.job(self._sequence.ids)
 
-    def drafted(self, job: DraftJob, candidates: Sequence[Candidate], *, seconds: float, silent: bool) -> None:
-        """A drafter's answer to `job`: guesses for the positions behind its path, one each.
+    def is_void(self, job: DraftJob) -> bool:
+        """True if the path of a job has been contradicted: its answer will be dropped."""
+        return self._desk.is_void(job)
+
+    def drafted(self, job: DraftJob, levels: Sequence[Level], *, seconds: float, silent: bool) -> None:
+        """A drafter's answer to `job`: for each position behind its path the guesses, best first, all behind the first
+        guesses before.
 
         Guesses whose positions were committed meanwhile are compared and skipped; a wrong one drops the rest.
 
@@ -394,4 +405,4 @@ class EdgeSession:
             seconds: how long the drafting took.
             silent: the drafter has nothing to say behind these; it is not asked again before something is committed.
         """
-        self._desk.take(self._sequence.ids, job, candidates, seconds, silent)
+        self._desk.take(self._sequence.ids, job, levels, seconds, silent)

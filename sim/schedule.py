@@ -73,6 +73,7 @@ class Setup:
         draft: one proposal of the drafter.
         accuracy: chance that a proposal is right.
         ahead: draft length; -1 is `auto`, 0 no drafter.
+        tree: `--draft-tree` of the edges.
         window: frames that one direction of a stream holds unread.
         grace: how long a verifier keeps a session that no edge speaks for.
         run_ahead: tokens that a verifier commits without acknowledgement.
@@ -88,6 +89,7 @@ class Setup:
     draft: float = 0.005
     accuracy: float = 0.7
     ahead: int = 4
+    tree: str = "off"
     window: int = 8
     grace: float = 5.0
     run_ahead: int = 32

@@ -11,11 +11,13 @@ import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from acespec.edge.controller import AutoController, FixedController
+from acespec.edge.controller import FixedController
 from acespec.edge.draft_desk import DraftJob
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.events import Committed, Event, Finished, TurnOpened
+from acespec.edge.rate_controller import RateController
 from acespec.edge.session import EdgeSession
+from acespec.edge.tree_shape import tree_shape
 from acespec.edge.turn_request import TurnRequest
 from acespec.proto import wire
 from acespec.proto.errors import AcespecError, ProtocolError, Unavailable
@@ -59,8 +61,9 @@ class VirtualEdge:
         self.session = EdgeSession(
             fingerprint=FINGERPRINT,
             vocab_size=VOCAB,
-            controller=AutoController() if setup.ahead < 0 else FixedController(setup.ahead),
+            controller=RateController() if setup.ahead < 0 else FixedController(setup.ahead),
             session_id=number.to_bytes(16, "big"),
+            shape=tree_shape(setup.tree),
         )
         self.target = 0
         self.stream: VirtualStream | None = None
@@ -272,19 +275,24 @@ class VirtualEdge:
     def _drafted(self, job: DraftJob, count: int) -> None:
         self._job = None
         path = list(job.path)
-        found: list[Candidate] = []
+        found: list[list[Candidate]] = []
         for _ in range(count):
-            token = self._guess(path)
-            path.append(token)
-            found.append(Candidate(token, self._setup.accuracy, "lm"))
+            found.append(self._guesses(path, job.k))
+            path.append(found[-1][0].token)
         self.session.drafted(job, found, seconds=count * self._setup.draft, silent=False)
         self._draft()
         self.write()
 
-    def _guess(self, path: Sequence[int]) -> int:
+    def _guesses(self, path: Sequence[int], k: int) -> list[Candidate]:
+        """The first guess is right as often as the setup says; of the misses the second catches half, and so on."""
         chance = zlib.crc32(b"%d:%d:%d" % (self._setup.salt, self._request.seed, len(path))) / 2**32
         truth = toy_token(path, self._request.seed, VOCAB)
-        return truth if chance < self._setup.accuracy else (truth + 1) % VOCAB
+        miss = 1.0 - self._setup.accuracy
+        rank = 0 if chance < self._setup.accuracy else next((r for r in range(1, k) if 1 - chance > miss / 2**r), k)
+        tokens = [(truth + 1 + r) % VOCAB for r in range(k)]
+        tokens[rank:rank] = [truth]
+        chances = [self._setup.accuracy, *(miss / 2**r for r in range(1, k))]
+        return [Candidate(token, p, "lm") for token, p in zip(tokens[:k], chances, strict=True)]
 
 
 def _random_ids(dice: random.Random, least: int, most: int) -> list[int]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from acespec.edge.calibration import DepthCalibration
-from acespec.edge.controller import AUTO_CAP, AutoController, FixedController, make_controller
-from acespec.edge.draft_tree import Outcome
+from acespec.edge.controller import AUTO_CAP, FixedController, make_controller
+from acespec.edge.rate_controller import RateController
+from acespec.edge.survival import Guess, Outcome
 from acespec.proto.errors import UsageError
 
 
@@ -24,7 +22,7 @@ def test_zero_never_drafts() -> None:
 
 
 def test_auto_stops_where_a_token_no_longer_earns_its_time() -> None:
-    controller = AutoController()
+    controller = RateController()
     controller.drafted(0.05, 10)
     for tick in range(50):
         controller.committed(tick * 0.025, 1, [])
@@ -35,7 +33,7 @@ def test_auto_stops_where_a_token_no_longer_earns_its_time() -> None:
 
 
 def test_a_burst_of_commits_does_not_look_like_a_high_rate() -> None:
-    controller = AutoController()
+    controller = RateController()
     controller.drafted(0.01, 1)
     for tick in range(40):
         controller.committed(tick * 0.5, 5, [])
@@ -44,36 +42,24 @@ def test_a_burst_of_commits_does_not_look_like_a_high_rate() -> None:
 
 
 def test_auto_has_a_cap() -> None:
-    controller = AutoController()
+    controller = RateController()
     assert controller.extend(AUTO_CAP - 1, 1.0).go
     assert not controller.extend(AUTO_CAP, 1.0).go
 
 
-def test_claims_are_corrected_by_what_comes_true() -> None:
-    calibration = DepthCalibration()
-    dice = random.Random(1)
-    for _ in range(400):
-        calibration.observe(Outcome(1, 0.9, dice.random() < 0.3))
-        calibration.observe(Outcome(2, 0.5, dice.random() < 0.5))
-    assert calibration.estimate(1, 0.9) == pytest.approx(0.3, abs=0.15)
-    assert calibration.estimate(2, 0.5) == pytest.approx(0.5, abs=0.15)
-    assert calibration.estimate(5, 0.7) == 0.7
-    assert calibration.estimate(2, 1.0) <= 1.0
-
-
 def test_a_drafter_that_is_always_wrong_is_hardly_shipped_and_gets_another_chance() -> None:
-    controller = AutoController()
-    assert controller.keep(1, controller.confidence(1, 0.3)).go
+    controller = RateController()
+    assert controller.keep(1, controller.confidence(Guess("lm", 1, 0.3))).go
     for _ in range(300):
-        controller.committed(0.0, 1, [Outcome(1, 0.999, False)])
-    distrust = controller.confidence(1, 0.1)
+        controller.committed(0.0, 1, [Outcome(Guess("lm", 1, 0.999), 0.9, False)])
+    distrust = controller.confidence(Guess("lm", 1, 0.1))
     assert not controller.keep(1, distrust).go
     controller.committed(0.0, 600, [])
-    assert controller.keep(1, controller.confidence(1, 0.1)).go
+    assert controller.keep(1, controller.confidence(Guess("lm", 1, 0.1))).go
 
 
 def test_the_option_is_a_number_or_auto() -> None:
-    assert isinstance(make_controller("auto"), AutoController)
+    assert isinstance(make_controller("auto"), RateController)
     assert make_controller("5").cap == 5
     for bad in ("-1", "many", "2.5"):
         with pytest.raises(UsageError):

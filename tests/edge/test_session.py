@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acespec.edge.controller import AutoController, FixedController
+from acespec.edge.controller import FixedController
 from acespec.edge.drafters.base import QuietDrafter
 from acespec.edge.events import Committed, Finished, Reopened
+from acespec.edge.rate_controller import RateController
 from acespec.edge.turn_request import TurnRequest
 from acespec.proto.errors import Desync
 from acespec.proto.messages import FinishReason
@@ -29,7 +30,7 @@ from tests.edge.world import PROMPT, VOCAB, World, exchange, make_drafter, make_
 )
 def test_any_schedule_ends_with_the_known_ids(seed: int, kind: str, length: int | None, tokens: int, cuts: int) -> None:
     truth = make_truth(seed, tokens)
-    controller = AutoController() if length is None else FixedController(length)
+    controller = RateController() if length is None else FixedController(length)
     cloud = FakeCloud(truth, VOCAB, random.Random(seed), max_draft=8)
     session = make_session(controller)
     world = World(session, cloud, make_drafter(kind, truth), random.Random(seed + 1))

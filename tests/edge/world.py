@@ -78,10 +78,10 @@ class World:
             self.job = self.session.draft_job()
             return
         path = list(self.job.path)
-        found: list[Candidate] = []
-        while len(found) < self.job.room and (best := self.drafter.propose(path)[:1]):
-            found += best
-            path.append(best[0].token)
+        found: list[list[Candidate]] = []
+        while len(found) < self.job.room and (level := self.drafter.propose(path, self.job.k)):
+            found.append(level)
+            path.append(level[0].token)
         self.session.drafted(self.job, found, seconds=0.001, silent=len(found) < self.job.room)
         self.job = None
 
