@@ -100,15 +100,3 @@ class FixedController:
         """See `Controller.committed`."""
         for outcome in outcomes:
             self._survival.observe(outcome)
-
-
-def make_controller(num_draft_tokens: int | str) -> Controller:
-    """The controller for `--num-draft-tokens`: a number, or `auto`."""
-    if num_draft_tokens == "auto":
-        from acespec.edge.rate_controller import RateController
-
-        return RateController()
-    try:
-        return FixedController(int(num_draft_tokens))
-    except ValueError:
-        raise UsageError(f"--num-draft-tokens {num_draft_tokens}: give a number from 0 on, or auto") from None

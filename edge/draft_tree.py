@@ -200,6 +200,10 @@ class DraftTree:
         """True if a node has no wire id yet."""
         return len(self._by_wire) < len(self._nodes)
 
+    def has_shipped(self) -> bool:
+        """True if the other end may hold a node that nothing is known of yet."""
+        return bool(self._by_wire)
+
     def unshipped(self) -> list[tuple[int, DraftNode]]:
         """Nodes without a wire id, the likeliest first, parents before their children."""
         waiting = [(key, node) for key, node in self._nodes.items() if node.wire_id is None]

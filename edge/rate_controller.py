@@ -1,85 +1,56 @@
 """The rate rule: the next token must earn its time, its bits and its row.
 
-Draft while survival > rate x t_d, where rate is the output rate and t_d the time of one proposal (Dinkelbach's form of
-the optimal stop for tokens per second, [D t_d + C] / E).
+* Draft while survival > rate x t_d, where rate is the output rate and t_d the time of one proposal (Dinkelbach's form
+  of the optimal stop for tokens per second, [D t_d + C] / E). While the cloud lets the session wait, drafting delays
+  nothing, and anything that is worth keeping is drafted. Where even a sure token would come later than the cloud makes
+  one by itself (rate x t_d >= 1), nothing is: D = 0.
+* Ship what gains more than it costs. A node gains a token with its survival, if the verifier takes its row: that is
+  sure without load, and at full load only as likely as the node is good, since the verifier takes the best rows first.
+  It costs what the output is delayed while the link carries its bits: rate x bits / link rate.
+* A message of its own must gain more than it costs with its headers; else its drafts wait for more, or for an
+  acknowledgement that goes anyway. So useless drafts end up in D = 0 as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from acespec.edge.averages import FadingRatio
-from acespec.edge.controller import AUTO_CAP, Decision
+from acespec.edge.adaptive import KEEP_FLOOR, AdaptiveController
+from acespec.edge.controller import Decision
 from acespec.edge.prices import FREE, Prices
-from acespec.edge.survival import Guess, Outcome, SurvivalEstimates
-
-SHIP_FLOOR = 0.02
-"""A guess less likely than this is not worth its 2 bytes and its verify row, however fast it was drafted."""
-FADE = 0.8
-"""What a new sample leaves of the older ones in the averages of output rate and drafting time."""
-PAUSE_S = 1.0
-"""A longer gap between commits is a pause (an outage, a person typing), not a slow output."""
 
 
-class RateController:
-    """The rate rule over calibrated survival.
-
-    Attributes:
-        estimates: what guesses are worth.
-    """
-
-    def __init__(self, cap: int = AUTO_CAP) -> None:
-        self.estimates = SurvivalEstimates()
-        self._cap = cap
-        self._output = FadingRatio(FADE)
-        self._drafting = FadingRatio(FADE)
-        self._last_commit: float | None = None
-
-    @property
-    def cap(self) -> int:
-        """See `Controller.cap`."""
-        return self._cap
+class RateController(AdaptiveController):
+    """The default."""
 
     @property
     def threshold(self) -> float:
         """Survival at which a token just earns its time: output rate x drafting time."""
-        return max(SHIP_FLOOR, self._output.value * self._drafting.value)
+        return max(KEEP_FLOOR, self.output_rate * self.draft_s)
 
     def extend(self, depth: int, survival: float, prices: Prices = FREE) -> Decision:
         """See `Controller.extend`."""
-        value = survival - self.threshold
+        price = KEEP_FLOOR if prices.waits else self.threshold if depth else self._price_of_any()
+        value = survival - price
         if depth >= self._cap:
             return Decision(False, 0.0, f"{depth} tokens ahead is the cap")
-        if depth > 0 and value <= 0:
-            return Decision(False, value, f"survival {survival:.3f} at depth {depth} is below {self.threshold:.3f}")
-        return Decision(True, value, f"survival {survival:.3f} at depth {depth} is above {self.threshold:.3f}")
-
-    def keep(self, depth: int, survival: float) -> Decision:
-        """See `Controller.keep`."""
-        return Decision(survival > SHIP_FLOOR, survival - SHIP_FLOOR, f"survival {survival:.3f} against {SHIP_FLOOR}")
+        if value <= 0:
+            return Decision(False, value, f"survival {survival:.3f} at depth {depth} is below {price:.3f}")
+        return Decision(True, value, f"survival {survival:.3f} at depth {depth} is above {price:.3f}")
 
     def ship(self, depth: int, survival: float, nbytes: float, prices: Prices = FREE) -> Decision:
         """See `Controller.ship`."""
-        return Decision(True, survival, "what is kept is shipped")
+        gain = survival * (1.0 - prices.load * (1.0 - survival))
+        price = max(KEEP_FLOOR, self._delay(nbytes, prices))
+        return Decision(gain > price, gain - price, f"gain {gain:.3f} at depth {depth} against {price:.3f}")
 
     def send(self, gain: float, nbytes: float, prices: Prices = FREE) -> Decision:
         """See `Controller.send`."""
-        return Decision(True, gain, "what is shipped leaves at once")
+        price = self._delay(nbytes, prices)
+        return Decision(gain > price, gain - price, f"a gain of {gain:.2f} tokens against {price:.2f}")
 
-    def confidence(self, guess: Guess) -> float:
-        """See `Controller.confidence`."""
-        return self.estimates.estimate(guess)
+    def _delay(self, nbytes: float, prices: Prices) -> float:
+        """Tokens that the output loses while the link carries so many bytes."""
+        return 0.0 if prices.waits else self._steady_output.value * prices.send_s(nbytes)
 
-    def drafted(self, seconds: float, proposals: int) -> None:
-        """See `Controller.drafted`."""
-        self._drafting.add(seconds, proposals)
-
-    def committed(self, now: float, tokens: int, outcomes: Sequence[Outcome]) -> None:
-        """See `Controller.committed`."""
-        for outcome in outcomes:
-            self.estimates.observe(outcome)
-        if not outcomes:
-            self.estimates.relax(tokens)
-        if self._last_commit is not None:
-            self._output.add(tokens, min(now - self._last_commit, PAUSE_S))
-        self._last_commit = now
+    def _price_of_any(self) -> float:
+        """The price of a first token: judged by a steady average, as a wrong D = 0 would last."""
+        return self._steady_output.value * self.draft_s

@@ -19,7 +19,7 @@ from acespec.edge.draft_desk import DraftDesk, DraftJob, Level
 from acespec.edge.draft_tree import BranchCache
 from acespec.edge.events import Committed, Event, Finished, Reopened, TurnOpened
 from acespec.edge.headway import Headway
-from acespec.edge.prices import Prices
+from acespec.edge.market import Market
 from acespec.edge.sequence import CommittedSequence
 from acespec.edge.shipping import Shipping
 from acespec.edge.tree_shape import CHAIN, TreeShape
@@ -94,7 +94,7 @@ class EdgeSession:
         self._prompt_len = 0
         self._prompt_text: str | None = None
         self._desk = DraftDesk(controller, vocab_size, shape)
-        self._shipping = Shipping(self._desk, vocab_size)
+        self._shipping = Shipping(self._desk, vocab_size, tls=tls)
         self._pacer = Pacer(DRAFTS_GAIN)
         self._stats = WireStats(tls)
         self._phase = Phase.IDLE
@@ -104,6 +104,7 @@ class EdgeSession:
         self._outbox: deque[EdgeMessage] = deque()
         self._cadence = Cadence(0.0)
         self._headway = Headway()
+        self._market = Market()
         self._frames = self._frames_acked = 0
         self._cancelling = False
 
@@ -209,25 +210,14 @@ class EdgeSession:
         self._pacer.reset()
         self._shipping.restart()
         self._frames = self._frames_acked = 0
-        message = Open(
+        message = request.open(
             session_id=self.session_id,
             epoch=self._epoch,
             fingerprint=self._fingerprint,
             prompt_len=self._prompt_len,
-            seed=request.seed,
-            max_tokens=request.max_tokens,
-            params=request.params,
             append=pack_ids(ids[start:], self._vocab_size, text=text, encode=self._encode),
             keep=held,
             model=self._model,
-            min_tokens=request.min_tokens,
-            stop_ids=request.stop_ids,
-            stop_strings=request.stop_strings,
-            target_rate=request.target_rate,
-            ignore_eos=request.ignore_eos,
-            top_logprobs=request.top_logprobs,
-            format=request.format,
-            extra=request.extra,
         )
         self._outbox.clear()
         self._outbox.append(message)
@@ -284,6 +274,8 @@ class EdgeSession:
         logprobs = logprobs_of(commit, len(tokens), self._request.top_logprobs, self._vocab_size)
         self._cadence.heard(now, len(tokens), commit.next_in_ms / 1000)
         self._headway.heard(now, len(tokens), commit.next_in_ms / 1000)
+        self._shipping.heard(now, commit.next_in_ms / 1000)
+        self._market.heard(commit)
         self._desk.committed(now, self._sequence.ids, len(tokens))
         events: list[Event] = [Committed(start, tuple(tokens), logprobs)] if tokens else []
         if commit.finish is not None:
@@ -299,6 +291,7 @@ class EdgeSession:
             self._pacer.acknowledged(now, acked, commit.held_us / 1e6)
             if self._pacer.last_rtt is not None:
                 self.rtts.append(self._pacer.last_rtt)
+                self._market.measured(self._pacer)
 
     def _tokens_of(self, commit: Commit) -> list[int]:
         matched = [] if commit.matched is None else self._desk.tree.tokens_to(commit.matched)
@@ -333,7 +326,10 @@ class EdgeSession:
 
     def wake_at(self) -> float | None:
         """When `poll` could have something by the passing of time alone."""
-        return self._due_at() if self._phase is Phase.OPEN else None
+        if self._phase is not Phase.OPEN:
+            return None
+        held_until = self._shipping.held_until(self._market.jitter) if self._desk.tree.has_unshipped() else None
+        return self._due_at() if held_until is None else min(self._due_at(), held_until)
 
     def wire_totals(self, now: float) -> WireTotals:
         """Bytes of the session so far."""
@@ -344,14 +340,17 @@ class EdgeSession:
             return self._outbox.popleft()
         if self._phase is not Phase.OPEN:
             return None
-        self._desk.prices = self._prices(now)
-        if (self._shipping.waiting() and self._pacer.ready()) or now >= self._due_at():
+        self._desk.prices = self._market.prices(now, self._pacer, self._headway)
+        if self._drafts_due(now) or now >= self._due_at():
             return self._draft(now)
         return None
 
-    def _prices(self, now: float) -> Prices:
-        rtt = self._pacer.base_rtt
-        return Prices(link_rate=self._pacer.rate, cycle=rtt, headway=self._headway.tokens(now, rtt))
+    def _drafts_due(self, now: float) -> bool:
+        """There are drafts to ship now."""
+        if not self._pacer.ready() or not self._shipping.waiting():
+            return False
+        held_until = self._shipping.held_until(self._market.jitter)
+        return held_until is None or now >= held_until
 
     def _draft(self, now: float) -> Draft:
         terms = self._known_terms()
@@ -365,12 +364,15 @@ class EdgeSession:
         rtt = self._pacer.base_rtt
         ack_at = self._cadence.ack_at(rtt, drafting=self.wants_draft())
         request_at = self._cadence.request_at(rtt, self._dry)
-        return request_at if ack_at is None else min(ack_at, request_at)
+        held_until = self._shipping.held_until(self._market.jitter)
+        if ack_at is not None and held_until is not None:
+            ack_at = max(ack_at, held_until)
+        return min(at for at in (ack_at, request_at) if at is not None)
 
     @property
     def _dry(self) -> bool:
         """Nothing of ours is there to verify, and nothing is coming."""
-        return len(self._desk.tree) == 0 and not self.wants_draft()
+        return not (self._desk.tree.has_shipped() or self._shipping.waiting() or self.wants_draft())
 
     def _known_terms(self) -> Opened:
         if self.terms is None:

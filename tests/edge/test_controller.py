@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from acespec.edge.controller import AUTO_CAP, FixedController, make_controller
+from acespec.edge.controller import AUTO_CAP, FixedController
+from acespec.edge.controllers import make_controller
 from acespec.edge.rate_controller import RateController
 from acespec.edge.survival import Guess, Outcome
 from acespec.proto.errors import UsageError
