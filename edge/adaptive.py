@@ -31,6 +31,7 @@ class AdaptiveController:
         self._cap = cap
         self._output = FadingRatio(FADE)
         self._steady_output = FadingRatio(STEADY)
+        self._commits = FadingRatio(STEADY)
         self._drafting = FadingRatio(FADE)
         self._last_commit: float | None = None
 
@@ -79,4 +80,5 @@ class AdaptiveController:
             seconds = min(now - self._last_commit, PAUSE_S)
             self._output.add(tokens, seconds)
             self._steady_output.add(tokens, seconds)
+            self._commits.add(1, seconds)
         self._last_commit = now

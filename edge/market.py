@@ -5,13 +5,15 @@ from __future__ import annotations
 from acespec.edge.headway import Headway
 from acespec.edge.prices import Prices
 from acespec.proto.messages import Commit
-from acespec.proto.pacer import Pacer
+from acespec.proto.pacer import FLOOR_BYTES, Pacer
 
 RATE_FADE = 0.999
 """What an acknowledgement leaves of the best link rate seen. A rate is only ever seen from below: what is sent rarely
 arrives rarely. So a price must not follow it down at once, or a link that is used little would seem dear and be used
 even less."""
 JITTER_WEIGHT = 0.1
+LEAST_BUSY = 0.2
+"""A link is never quite free: acknowledgements follow."""
 
 
 class Market:
@@ -43,11 +45,14 @@ class Market:
 
     def prices(self, now: float, pacer: Pacer, headway: Headway) -> Prices:
         """What things cost now."""
+        rtt = pacer.base_rtt
+        least_rate = FLOOR_BYTES / rtt if rtt else 0.0  # What the pacer takes for granted.
         return Prices(
-            link_rate=self._link_rate or None,
-            cycle=pacer.base_rtt,
+            link_rate=max(self._link_rate, least_rate) or None,
+            cycle=rtt,
             verify=self._verify,
             load=self._load,
-            headway=headway.tokens(now, pacer.base_rtt),
+            headway=headway.tokens(now, rtt),
+            busy=max(LEAST_BUSY, min(1.0, pacer.flight_bytes / pacer.limit_bytes)),
             waits=self._waits,
         )

@@ -1,7 +1,8 @@
 """A bandit over draft lengths: UCB-SpecStop (arXiv 2606.20591), with D = 0 as an arm.
 
 An arm k costs (k t_d + C) / E_k per token, E_k = 1 + sum over j <= k of prod over i <= j of min(1, a_i + bonus_i): the
-acceptance at each depth, optimistic by sqrt(2 ln t / n_i), so arms share what they learn. D = 0 costs what the cloud
+acceptance at each depth, optimistic by sqrt(ln t / 2 n_i) (Hoeffding; half of the published width, which over the
+length of an answer plays the longest arm almost always), so arms share what they learn. D = 0 costs what the cloud
 takes for a token by itself, t_ar. A round is a commit; the arm with the least cost is played until the next.
 """
 
@@ -15,7 +16,7 @@ from acespec.edge.controller import AUTO_CAP, Decision
 from acespec.edge.prices import FREE, Prices
 from acespec.edge.survival import Outcome
 
-MEMORY = 200.0
+MEMORY = 1000.0
 """Visits of a depth after which older ones are halved, so that acceptance may drift."""
 
 
@@ -69,7 +70,7 @@ class UcbController(AdaptiveController):
         if self._visits[depth] == 0:
             return 1.0
         rounds = min(self._rounds, MEMORY)
-        bonus = math.sqrt(2 * math.log(max(2.0, rounds)) / self._visits[depth])
+        bonus = math.sqrt(math.log(max(2.0, rounds)) / (2 * self._visits[depth]))
         return min(1.0, self._right[depth] / self._visits[depth] + bonus)
 
     def _visit(self, depth: int, right: bool) -> None:

@@ -72,7 +72,7 @@ def test_siblings_have_their_own_chance_given_that_those_before_are_wrong() -> N
 def test_a_change_is_followed_within_some_dozens() -> None:
     estimates = SurvivalEstimates()
     learn(estimates, lambda dice: Guess("lm", 1, 0.9), lambda guess: 0.9, 500)
-    learn(estimates, lambda dice: Guess("lm", 1, 0.9), lambda guess: 0.2, 80)
+    learn(estimates, lambda dice: Guess("lm", 1, 0.9), lambda guess: 0.2, 120)
     assert estimates.estimate(Guess("lm", 1, 0.9)) < 0.4
 
 
