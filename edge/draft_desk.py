@@ -95,6 +95,11 @@ class DraftDesk:
         """True if there is work for a drafter."""
         return self._place() is not None
 
+    def prospect(self) -> float:
+        """Survival of the place where drafting would go on; 0 if it would not."""
+        node = self._place()
+        return 0.0 if node is None else self.tree.survival(node)
+
     @property
     def _last(self) -> int:
         """The first position that is not to be drafted; the last token is the target's own in any case."""

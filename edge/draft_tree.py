@@ -29,6 +29,7 @@ class DraftNode:
         given: chance that it is right, given its path and that the guesses before it at its place are wrong.
         confidence: chance that it is right, given its path.
         survival: chance that it and its whole path are right.
+        grows: what follows it may be asked while it is a guess.
         asked: a drafter was asked what follows it.
     """
 
@@ -39,6 +40,7 @@ class DraftNode:
     given: float
     confidence: float
     survival: float
+    grows: bool = True
     asked: bool = False
     wire_id: int | None = None
 
@@ -147,7 +149,7 @@ class DraftTree:
         self.changes += 1
         position = self.base if parent == ROOT else self._nodes[parent].position + 1
         survival = self.survival(parent) * confidence
-        self._nodes[key] = DraftNode(parent, token, position, guess, given, confidence, survival, asked=not grows)
+        self._nodes[key] = DraftNode(parent, token, position, guess, given, confidence, survival, grows)
         siblings.append(key)
         if grows:
             heappush(self._frontier, (-survival, key))
@@ -323,7 +325,7 @@ class DraftTree:
 
     def _refill(self) -> None:
         self.changes += 1
-        self._frontier = [(-node.survival, key) for key, node in self._nodes.items() if not node.asked]
+        self._frontier = [(-n.survival, key) for key, n in self._nodes.items() if n.grows and not n.asked]
         if not self._root_asked:
             self._frontier.append((-1.0, ROOT))
         heapify(self._frontier)

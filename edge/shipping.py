@@ -15,6 +15,8 @@ PARENT_BITS = 4
 """About what naming a parent costs: one bit in a chain, three to nine elsewhere."""
 ENVELOPE_BYTES = 12
 """Of a draft message, besides its nodes."""
+WORTH_WAITING = 0.1
+"""A draft that can only grow where survival is less than this does not wait: an earlier step is worth more."""
 MARGIN_S = 0.03
 """What a message is early by when it waits for a due time; jitter comes on top."""
 
@@ -43,7 +45,7 @@ class Shipping:
     def held_until(self, jitter_s: float) -> float | None:
         """When the drafts leave at last, if they are to wait for the due time."""
         prices = self._desk.prices
-        if self._due_at is None or prices.cycle is None or not self._desk.wants():
+        if self._due_at is None or prices.cycle is None or self._desk.prospect() < WORTH_WAITING:
             return None
         nbytes = self._message_bytes(len(self._desk.tree))
         return self._due_at - prices.cycle - prices.send_s(nbytes) - MARGIN_S - jitter_s

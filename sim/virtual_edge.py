@@ -11,11 +11,10 @@ import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from acespec.edge.controller import FixedController
+from acespec.edge.controllers import make_controller
 from acespec.edge.draft_desk import DraftJob
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.events import Committed, Event, Finished, TurnOpened
-from acespec.edge.rate_controller import RateController
 from acespec.edge.session import EdgeSession
 from acespec.edge.tree_shape import tree_shape
 from acespec.edge.turn_request import TurnRequest
@@ -61,7 +60,7 @@ class VirtualEdge:
         self.session = EdgeSession(
             fingerprint=FINGERPRINT,
             vocab_size=VOCAB,
-            controller=RateController() if setup.ahead < 0 else FixedController(setup.ahead),
+            controller=make_controller(setup.controller if setup.ahead < 0 else setup.ahead),
             session_id=number.to_bytes(16, "big"),
             shape=tree_shape(setup.tree),
         )
@@ -269,7 +268,8 @@ class VirtualEdge:
     def _draft(self) -> None:
         if self._job is None and (job := self.session.draft_job()):
             self._job = job
-            count = min(job.room, HOP)
+            claimed = [self._setup.accuracy**n >= job.floor for n in range(1, HOP)]
+            count = min(job.room, 1 + sum(claimed))
             self._agenda.at(self._agenda.now + count * self._setup.draft, partial(self._drafted, job, count))
 
     def _drafted(self, job: DraftJob, count: int) -> None:

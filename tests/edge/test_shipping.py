@@ -170,3 +170,13 @@ def test_the_tree_never_grows_beyond_what_the_server_holds(most: int, tokens: li
         session.drafted(job, [level(token, token + 7, token + 14)], seconds=0.001, silent=at % 3 == 0)
         assert session.nodes <= most
         session.poll(0.01 * at)
+
+
+def test_drafting_goes_on_behind_a_sibling_that_was_right() -> None:
+    session = opened(FixedController(4), TreeShape(2))
+    draft(session, level(7, 5), level(8, 6), level(9), level(4))
+    assert session.draft_job() is None
+    session.receive(1.0, commit_of(PROMPT, [7, 6]))
+    job = session.draft_job()
+    assert job is not None
+    assert job.path == [*PROMPT, 7, 6]
