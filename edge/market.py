@@ -17,14 +17,10 @@ LEAST_BUSY = 0.2
 
 
 class Market:
-    """Of one session; what was learned outlives turns.
-
-    Attributes:
-        jitter: mean excess of round trips over the least, in seconds.
-    """
+    """Of one session; what was learned outlives turns."""
 
     def __init__(self) -> None:
-        self.jitter = 0.0
+        self._jitter = 0.0
         self._link_rate = 0.0
         self._verify = 0.0
         self._load = 0.0
@@ -41,7 +37,7 @@ class Market:
         """An acknowledgement has told the pacer something."""
         self._link_rate = max(self._link_rate * RATE_FADE, pacer.rate or 0.0)
         if pacer.last_rtt is not None and pacer.base_rtt is not None:
-            self.jitter += JITTER_WEIGHT * (pacer.last_rtt - pacer.base_rtt - self.jitter)
+            self._jitter += JITTER_WEIGHT * (pacer.last_rtt - pacer.base_rtt - self._jitter)
 
     def prices(self, now: float, pacer: Pacer, headway: Headway) -> Prices:
         """What things cost now."""
@@ -50,6 +46,7 @@ class Market:
         return Prices(
             link_rate=max(self._link_rate, least_rate) or None,
             cycle=rtt,
+            jitter=self._jitter,
             verify=self._verify,
             load=self._load,
             headway=headway.tokens(now, rtt),

@@ -12,6 +12,7 @@ class Prices:
     Attributes:
         link_rate: bytes/s of the uplink.
         cycle: from the last draft sent to its verdict, the time that the cloud held it not counted: C without t_v.
+        jitter: mean excess of round trips over the least.
         verify: a verify step.
         load: of the verifier, 0 to 1.
         headway: tokens that the cloud commits by itself while a draft is on its way.
@@ -21,6 +22,7 @@ class Prices:
 
     link_rate: float | None = None
     cycle: float | None = None
+    jitter: float = 0.0
     verify: float = 0.0
     load: float = 0.0
     headway: int = 0

@@ -8,6 +8,7 @@ its wire ids, acknowledgements, pacing. It knows neither gRPC nor drafters nor t
 from __future__ import annotations
 
 import enum
+import math
 import secrets
 from collections import deque
 from collections.abc import Sequence
@@ -137,7 +138,7 @@ class EdgeSession:
 
     @property
     def nodes(self) -> int:
-        """Guesses that are held, those beside the main path included."""
+        """All guesses that are held."""
         return len(self._desk.tree)
 
     @property
@@ -328,8 +329,7 @@ class EdgeSession:
         """When `poll` could have something by the passing of time alone."""
         if self._phase is not Phase.OPEN:
             return None
-        held_until = self._shipping.held_until(self._market.jitter) if self._desk.tree.has_unshipped() else None
-        return self._due_at() if held_until is None else min(self._due_at(), held_until)
+        return min(self._due_at(), self._shipping.held_until() or math.inf)
 
     def wire_totals(self, now: float) -> WireTotals:
         """Bytes of the session so far."""
@@ -341,16 +341,9 @@ class EdgeSession:
         if self._phase is not Phase.OPEN:
             return None
         self._desk.prices = self._market.prices(now, self._pacer, self._headway)
-        if self._drafts_due(now) or now >= self._due_at():
+        if (self._shipping.due(now) and self._pacer.ready()) or now >= self._due_at():
             return self._draft(now)
         return None
-
-    def _drafts_due(self, now: float) -> bool:
-        """There are drafts to ship now."""
-        if not self._pacer.ready() or not self._shipping.waiting():
-            return False
-        held_until = self._shipping.held_until(self._market.jitter)
-        return held_until is None or now >= held_until
 
     def _draft(self, now: float) -> Draft:
         terms = self._known_terms()
@@ -363,11 +356,8 @@ class EdgeSession:
     def _due_at(self) -> float:
         rtt = self._pacer.base_rtt
         ack_at = self._cadence.ack_at(rtt, drafting=self.wants_draft())
-        request_at = self._cadence.request_at(rtt, self._dry)
-        held_until = self._shipping.held_until(self._market.jitter)
-        if ack_at is not None and held_until is not None:
-            ack_at = max(ack_at, held_until)
-        return min(at for at in (ack_at, request_at) if at is not None)
+        ack_at = math.inf if ack_at is None else max(ack_at, self._shipping.held_until() or ack_at)
+        return min(ack_at, self._cadence.request_at(rtt, self._dry))
 
     @property
     def _dry(self) -> bool:

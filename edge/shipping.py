@@ -42,13 +42,21 @@ class Shipping:
         """A commit arrived; the session's next step was expected in `next_in_s`."""
         self._due_at = now + next_in_s if next_in_s > 0 else None
 
-    def held_until(self, jitter_s: float) -> float | None:
+    def due(self, now: float) -> bool:
+        """There are drafts to ship now."""
+        held_until = self.held_until()
+        if held_until is not None and now < held_until:
+            return False
+        self._due_at = None  # Once it is over it holds nothing back, and wakes nobody.
+        return self.waiting()
+
+    def held_until(self) -> float | None:
         """When the drafts leave at last, if they are to wait for the due time."""
         prices = self._desk.prices
         if self._due_at is None or prices.cycle is None or self._desk.prospect() < WORTH_WAITING:
             return None
         nbytes = self._message_bytes(len(self._desk.tree))
-        return self._due_at - prices.cycle - prices.send_s(nbytes) - MARGIN_S - jitter_s
+        return self._due_at - prices.cycle - prices.send_s(nbytes) - MARGIN_S - prices.jitter
 
     def waiting(self) -> bool:
         """There are drafts that are worth a message of their own."""

@@ -132,6 +132,7 @@ def test_before_a_due_time_drafts_leave_as_late_as_they_safely_can() -> None:
     assert wake is not None
     assert 1.1 - 0.1 - MARGIN_S - 0.1 < wake < 1.1 - 0.1 - MARGIN_S, "a round trip, the bytes and a margin before"
     assert [node.token for node in nodes_of(sent(session, wake), 1)] == [8, 9]
+    assert (session.wake_at() or 0.0) > wake, "a time that is over wakes nobody"
 
 
 def test_a_draft_that_cannot_grow_does_not_wait_for_the_due_time() -> None:
