@@ -31,8 +31,9 @@ from acespec.bench.stack import PLAIN, Cost, Stack, cost_of
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.controller import make_controller
+from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.replay_factory import ReplayDrafting, make_replay_drafter
+from acespec.edge.tree_shape import tree_shape
 from acespec.proto.replay_profiles import find_drafter, find_verifier
 from acespec.sim.link import LinkSpec
 from acespec.sim.shaper import Shaper
@@ -55,6 +56,8 @@ class Load:
     acceptance: float
     sessions: int
     seconds: float
+    controller: str = "rate"
+    tree: str = "on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,8 @@ async def run_session(stack: Stack, address: str, load: Load, seed: int) -> tupl
     if load.acceptance:
         how = ReplayDrafting("replay", profile=DRAFTER, acceptance=str(load.acceptance))
         drafter = make_replay_drafter(how, stack.tokenizer.vocab_size)
-        client = Client(Endpoint(address, insecure=True), stack.tokenizer, drafter, make_controller("auto"))
+        controller, shape = make_controller(load.controller), tree_shape(load.tree)
+        client = Client(Endpoint(address, insecure=True), stack.tokenizer, drafter, controller, shape=shape)
     else:
         client = stack.client(address, PLAIN)
     request = replace(stack.request(round(load.rate * load.seconds), seed=seed), target_rate=load.rate)
@@ -188,6 +192,8 @@ def main() -> int:
     parser.add_argument("--acceptance", type=float, action="append", help="may be repeated [0.8 0.65]")
     parser.add_argument("--seconds", type=float, default=20.0, help="length of a run")
     parser.add_argument("--sessions", type=int, help="run so many and do not saturate")
+    parser.add_argument("--controller", default="rate")
+    parser.add_argument("--draft-tree", default="on")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     outcomes: list[Outcome] = []
@@ -204,7 +210,10 @@ def main() -> int:
         carried: dict[tuple[float, float], int] = {}
         for rate in rates:
             for a in (0.0, *(args.acceptance or (0.8, 0.65))):
-                load = Load(args.profile, args.policy, args.preset, rate, a, args.sessions or 1, args.seconds)
+                load = Load(
+                    args.profile, args.policy, args.preset, rate, a, args.sessions or 1, args.seconds, args.controller,
+                    args.draft_tree,
+                )  # fmt: skip
                 alone = asyncio.run(run_load(stack, load))
                 tell(alone)
                 if args.sessions is None:

@@ -40,6 +40,8 @@ def run_cell(profile: str, preset: str, args: argparse.Namespace) -> dict[str, A
     command += ["--rounds", str(args.rounds), "--seconds", str(args.seconds * (LOSSY if lossy else 1.0))]
     for mode in args.mode or []:
         command += ["--mode", mode]
+    command += ["--draft-tree", args.draft_tree, "--acceptance", args.acceptance]
+    command += ["--controller", args.controller] if args.controller else []
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     cell: dict[str, Any] = json.loads(done.stdout)
     return cell
@@ -77,6 +79,9 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=10.0, help="how long a plain run decodes, about; 3 x over losses"
     )
+    parser.add_argument("--controller", help="of the honest and the useless drafter [rate]")
+    parser.add_argument("--draft-tree", default="on")
+    parser.add_argument("--acceptance", default="0.8", help="of the honest drafter")
     parser.add_argument("--jobs", type=int, default=10, help="cells side by side")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     args = parser.parse_args()

@@ -23,8 +23,9 @@ from acespec.bench.stack import PLAIN, Stack, cost_of
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.controller import FixedController, make_controller
+from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.replay_factory import ReplayDrafting, make_replay_drafter
+from acespec.edge.tree_shape import tree_shape
 from acespec.proto.errors import AcespecError, Unavailable
 from acespec.proto.replay_profiles import find_verifier
 from acespec.proto.replay_text import SyntheticText
@@ -43,6 +44,7 @@ class Drafted:
     how: ReplayDrafting
     draft_tokens: str
     bound: float
+    tree: str = "on"
 
 
 DRAFTED = (
@@ -74,9 +76,13 @@ async def run_once(stack: Stack, address: str, mode: Drafted | None, seed: int, 
     if mode is None:
         client = stack.client(address, PLAIN)
     else:
-        controller = FixedController(int(n)) if (n := mode.draft_tokens).isdecimal() else make_controller(n)
-        drafter = make_replay_drafter(mode.how, stack.tokenizer.vocab_size)
-        client = Client(Endpoint(address, insecure=True), stack.tokenizer, drafter, controller)
+        client = Client(
+            Endpoint(address, insecure=True),
+            stack.tokenizer,
+            make_replay_drafter(mode.how, stack.tokenizer.vocab_size),
+            make_controller(mode.draft_tokens),
+            shape=tree_shape(mode.tree),
+        )
     commits: list[tuple[float, int]] = []
     text = stack.tokenizer.apply_chat([{"role": "user", "content": PROMPT}])
     async with client, aclosing(client.stream(stack.tokenizer.encode(text), stack.request(tokens, seed=seed))) as parts:
@@ -166,6 +172,13 @@ def measure(profile: str, preset: str, *, rounds: int, seconds: float, modes: Se
     }
 
 
+def as_asked(mode: Drafted, args: argparse.Namespace) -> Drafted:
+    """`mode` with the options of the command line."""
+    tokens = mode.draft_tokens if mode.name == "hostile" else args.controller or mode.draft_tokens
+    how = dataclasses.replace(mode.how, acceptance=args.acceptance) if mode.name == "replay" else mode.how
+    return dataclasses.replace(mode, how=how, draft_tokens=tokens, tree=args.draft_tree)
+
+
 def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -174,8 +187,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=12.0)
     parser.add_argument("--mode", action="append", choices=[m.name for m in DRAFTED])
+    parser.add_argument("--controller", help="of the honest and the useless drafter [rate]")
+    parser.add_argument("--draft-tree", default="on")
+    parser.add_argument("--acceptance", default="0.8", help="of the honest drafter")
     args = parser.parse_args()
-    modes = [m for m in DRAFTED if not args.mode or m.name in args.mode]
+    modes = [as_asked(m, args) for m in DRAFTED if not args.mode or m.name in args.mode]
     try:
         cell = measure(args.profile, args.preset, rounds=args.rounds, seconds=args.seconds, modes=modes)
     except AcespecError as error:

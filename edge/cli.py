@@ -22,6 +22,7 @@ app = typer.Typer(
 app.add_typer(models_app)
 
 DEFAULT_MODEL = "smollm2-135m"
+DEFAULT_TREE = "on"
 
 
 @app.callback()
@@ -51,6 +52,8 @@ def generate(
     acceptance: opt.Acceptance = "0.8",
     replay_ids: opt.ReplayIds = None,
     num_draft_tokens: opt.NumDraftTokens = "auto",
+    controller: opt.ControllerName = None,
+    draft_tree: opt.DraftTreeShape = DEFAULT_TREE,
     max_kv_size: opt.MaxKvSize = 4096,
     draft_threads: opt.DraftThreads = 1,
     offline: opt.Offline = False,
@@ -95,6 +98,8 @@ def generate(
         acceptance=acceptance,
         replay_ids=replay_ids,
         num_draft_tokens=num_draft_tokens,
+        controller=controller,
+        draft_tree=draft_tree,
         max_kv_size=max_kv_size,
         draft_threads=draft_threads,
         offline=offline,
@@ -127,6 +132,8 @@ def chat(
     acceptance: opt.Acceptance = "0.8",
     replay_ids: opt.ReplayIds = None,
     num_draft_tokens: opt.NumDraftTokens = "auto",
+    controller: opt.ControllerName = None,
+    draft_tree: opt.DraftTreeShape = DEFAULT_TREE,
     max_kv_size: opt.MaxKvSize = 4096,
     draft_threads: opt.DraftThreads = 1,
     offline: opt.Offline = False,
@@ -168,6 +175,8 @@ def chat(
             acceptance=acceptance,
             replay_ids=replay_ids,
             num_draft_tokens=num_draft_tokens,
+            controller=controller,
+            draft_tree=draft_tree,
             max_kv_size=max_kv_size,
             draft_threads=draft_threads,
             offline=offline,

@@ -108,6 +108,25 @@ NumDraftTokens = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+ControllerName = Annotated[
+    str | None,
+    typer.Option(
+        "--controller",
+        help="What decides the draft: rate, confidence, ucb or fixed:N. Default: rate, or fixed:N if "
+        "--num-draft-tokens is a number N.",
+        envvar="ACESPEC_CONTROLLER",
+        rich_help_panel=MODEL,
+    ),
+]
+DraftTreeShape = Annotated[
+    str,
+    typer.Option(
+        "--draft-tree",
+        help="Shape of drafts: off (a chain), siblings:K (K guesses at each place of a chain), on (a tree).",
+        envvar="ACESPEC_DRAFT_TREE",
+        rich_help_panel=MODEL,
+    ),
+]
 MaxKvSize = Annotated[
     int,
     typer.Option(min=16, help="Longest window of the draft model, in tokens.", rich_help_panel=MODEL),

@@ -26,6 +26,7 @@ from acespec.edge.events import Committed, Event, Finished, Reopened, TurnOpened
 from acespec.edge.session import EdgeSession
 from acespec.edge.stop_text import StopText
 from acespec.edge.stream import Stream, StreamEnded
+from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.edge.turn_request import TurnRequest
 from acespec.edge.wire_stats import WireTotals
 from acespec.models.text_stream import TextStream
@@ -51,6 +52,7 @@ class Client:
         model: name of the target, "" for whatever is served.
         drafter: proposes tokens; closed with the client.
         outage_timeout: seconds without the verifier after which a turn that had begun is given up.
+        shape: how wide drafts may be.
 
     Attributes:
         session: the state machine.
@@ -66,6 +68,7 @@ class Client:
         *,
         model: str = "",
         outage_timeout: float = OUTAGE_TIMEOUT_S,
+        shape: TreeShape = CHAIN,
     ) -> None:
         self._endpoint = endpoint
         self._tokenizer = tokenizer
@@ -77,6 +80,7 @@ class Client:
             model=model,
             encode=tokenizer.encode,
             tls=not endpoint.insecure,
+            shape=shape,
         )
         self._worker = DraftWorker(
             drafter,

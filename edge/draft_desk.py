@@ -1,7 +1,7 @@
 """Where drafters hand in their guesses: what may be drafted now, and what a guess is worth when it arrives.
 
-Drafters work while commits come in. A job says which path to extend; its answer is fitted to whatever is committed by
-then, so that neither side waits.
+Drafters work while commits come in. A job says behind which node to draft; its answer is fitted to whatever is
+committed by then, so that neither side waits.
 """
 
 from __future__ import annotations
@@ -13,15 +13,29 @@ from dataclasses import dataclass
 from acespec.edge.controller import Controller
 from acespec.edge.draft_tree import DraftTree
 from acespec.edge.drafters.base import Candidate
+from acespec.edge.prices import FREE, Prices
+from acespec.edge.survival import Guess
+from acespec.edge.tree_shape import CHAIN, TreeShape
+from acespec.proto.nodes import ROOT
+
+Level = Sequence[Candidate]
+"""What may stand at one position, best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftJob:
-    """What a drafter should do now: extend `path` by at most `room` tokens."""
+    """What a drafter should do now: give up to `k` guesses behind `path`, and go on behind the first of them for at
+    most `room` levels, or until what it claims for that path falls below `floor`.
+
+    `node` is where the path ends in the draft tree.
+    """
 
     version: int
+    node: int
     path: list[int]
     room: int
+    k: int = 1
+    floor: float = 0.0
 
 
 class DraftDesk:
@@ -29,23 +43,27 @@ class DraftDesk:
 
     Attributes:
         tree: the guesses.
-        version: rises whenever a path that was given out has been contradicted.
-        cap: most unverified tokens; the server's limit once it is known.
+        version: rises whenever all jobs that were given out are void.
+        cap: most unverified tokens of a path; the server's limit once it is known.
+        prices: what time, bits and rows cost now.
     """
 
-    def __init__(self, controller: Controller, vocab_size: int) -> None:
+    def __init__(self, controller: Controller, vocab_size: int, shape: TreeShape = CHAIN) -> None:
         self.controller = controller
         self.tree = DraftTree()
         self.version = 0
         self.cap = controller.cap
+        self.prices: Prices = FREE
+        self._shape = shape
+        self._most_nodes = controller.cap * shape.width
         self._vocab_size = vocab_size
         self._end_ids: Collection[int] = ()
         self._end = 0
-        self._stalled: tuple[int, int, int] | None = None
 
-    def start(self, end: int, end_ids: Collection[int]) -> None:
-        """A new turn: its sequence grows to at most `end` tokens, and an id of `end_ids` is its last."""
+    def start(self, committed: int, end: int, end_ids: Collection[int]) -> None:
+        """A new turn: its sequence grows from `committed` to at most `end` tokens; an id of `end_ids` is its last."""
         self.clear()
+        self.tree.start(committed)
         self._end = end
         self._end_ids = frozenset(end_ids)
 
@@ -55,70 +73,104 @@ class DraftDesk:
         self.version += 1
         self._end = 0
 
-    def limit(self, most: int, committed: int) -> None:
-        """The server takes at most `most` unverified tokens; what was drafted beyond is dropped."""
-        self.cap = min(self.controller.cap, most)
-        self.version += self.tree.cut(committed + self.cap)
-
-    def path(self, ids: Sequence[int]) -> list[int]:
-        """The committed `ids` and the draft so far."""
-        return [*ids, *(node.token for node in self.tree.path())]
-
-    def room(self, committed: int) -> int:
-        """Tokens that may be drafted now behind the path, with this many committed."""
-        depth = len(self.tree)
-        tip = self.tree.tip
-        # The last token of a turn is the target's own in any case.
-        room = min(self.cap, self._end - 1 - committed) - depth
-        if room <= 0 or self._key(committed) == self._stalled:
-            return 0
-        if tip is not None and tip.token in self._end_ids:
-            return 0
-        return room if self.controller.extend(depth, self.tree.survival()).go else 0
+    def limit(self, depth: int, nodes: int) -> None:
+        """The server takes paths of at most `depth` unverified tokens and holds `nodes` nodes; what was drafted beyond
+        is dropped."""
+        self.cap = min(self.controller.cap, depth, nodes)
+        self._most_nodes = min(self.controller.cap * self._shape.width, nodes)
+        self.version += self.tree.cut(self.tree.base + self.cap)
+        self.tree.make_room(self._most_nodes + 1, math.inf)
 
     def job(self, ids: Sequence[int]) -> DraftJob | None:
-        """Work for a drafter, if there is any."""
-        room = self.room(len(ids))
-        return DraftJob(self.version, self.path(ids), room) if room else None
+        """Work for a drafter, if there is any: behind the likeliest node that was not asked about."""
+        node = self._place()
+        if node is None:
+            return None
+        survival = self.tree.survival(node)
+        floor = self.tree.runner_up() / survival if self._shape.branches and survival > 0 else 0.0
+        path = [*ids, *self.tree.tokens(node)]
+        return DraftJob(self.version, node, path, self._last - len(path), self._shape.width, floor)
 
-    def take(
-        self, ids: Sequence[int], job: DraftJob, candidates: Sequence[Candidate], seconds: float, silent: bool
-    ) -> None:
+    def wants(self) -> bool:
+        """True if there is work for a drafter."""
+        return self._place() is not None
+
+    def prospect(self) -> float:
+        """Survival of the place where drafting would go on; 0 if it would not."""
+        node = self._place()
+        return 0.0 if node is None else self.tree.survival(node)
+
+    @property
+    def _last(self) -> int:
+        """The first position that is not to be drafted; the last token is the target's own in any case."""
+        return min(self.tree.base + self.cap, self._end - 1)
+
+    def _place(self) -> int | None:
+        node = self.tree.best(self._last)
+        if node is None:
+            return None
+        decision = self.controller.extend(self.tree.depth(node), self.tree.survival(node), self.prices)
+        return node if decision.go else None
+
+    def is_void(self, job: DraftJob) -> bool:
+        """True if the answer to a job would be dropped."""
+        return job.version != self.version or not (job.node in self.tree or self.tree.was_passed(job.node))
+
+    def take(self, ids: Sequence[int], job: DraftJob, levels: Sequence[Level], seconds: float, silent: bool) -> None:
         """See `EdgeSession.drafted`."""
-        self.controller.drafted(seconds, len(candidates))
-        if job.version != self.version:
+        self.controller.drafted(seconds, len(levels))
+        if self.is_void(job):
             return
-        path = self.path(ids)
-        for position, candidate in enumerate(candidates, len(job.path)):
-            if position < len(path):
-                if path[position] != candidate.token:
-                    return
-            elif not self._add(candidate, position, len(ids)):
-                silent = True
-                break
-        if silent:
-            self._stalled = self._key(len(ids))
+        passed = len(ids) - len(job.path)
+        for position, level in enumerate(levels[: max(0, passed)], len(job.path)):
+            if not level or level[0].token != ids[position]:
+                return
+        parent = ROOT if passed >= 0 else job.node
+        for level in levels[max(0, passed) :]:
+            parent = self._add_level(parent, level)
+            if parent == ROOT:
+                return
+        if silent and len(levels) >= passed:
+            self.tree.asked(parent, silent=True)
 
     def committed(self, now: float, ids: Sequence[int], new: int) -> None:
         """The last `new` of `ids` are final now: drop what they pass or contradict, and learn from it."""
-        outcomes, contradicted = self.tree.commit(ids)
-        self.version += contradicted
+        outcomes = self.tree.commit(ids)
         if new:
             self.controller.committed(now, new, outcomes)
 
-    def _add(self, candidate: Candidate, position: int, committed: int) -> bool:
-        if not 0 <= candidate.token < self._vocab_size:
-            return False
-        depth = position - committed + 1
-        probability = _as_probability(candidate.probability)
-        confidence = self.controller.confidence(depth, probability)
-        if depth > self.cap or not self.controller.keep(depth, self.tree.survival() * confidence).go:
-            return False
-        self.tree.add(candidate.token, position, probability, confidence)
-        return True
+    def _add_level(self, parent: int, level: Level) -> int:
+        """Put guesses behind a node; the first of them, or ROOT if it is not wanted."""
+        useful = [candidate for candidate in level[: self._shape.width] if 0 <= candidate.token < self._vocab_size]
+        first: int | None = None
+        rest = 1.0
+        for rank, candidate in enumerate(useful):
+            claim = _as_probability(candidate.probability)
+            share = claim if rank == 0 else min(1.0, claim / rest) if rest > 0 else 0.0
+            rest -= claim
+            key = self._add(parent, candidate, share)
+            if rank == 0:
+                first = key
+            if key is None:
+                break
+        self.tree.asked(parent, silent=first is None)
+        return ROOT if first is None else first
 
-    def _key(self, committed: int) -> tuple[int, int, int]:
-        return self.version, committed, len(self.tree)
+    def _add(self, parent: int, candidate: Candidate, share: float) -> int | None:
+        """The guess's node; None if it is not worth one."""
+        tree = self.tree
+        if (known := tree.child(parent, candidate.token)) is not None:
+            return known
+        depth, rank = tree.depth(parent) + 1, len(tree.children(parent))
+        if depth > self.cap:
+            return None
+        guess = Guess(candidate.source, depth, share, rank)
+        given = self.controller.confidence(guess)
+        survival = tree.survival(parent) * tree.confidence(parent, given)
+        if not self.controller.keep(depth, survival).go or not tree.make_room(self._most_nodes, survival):
+            return None
+        grows = candidate.token not in self._end_ids and (rank == 0 or self._shape.branches)
+        return tree.add(parent, candidate.token, guess, given, grows=grows)
 
 
 def _as_probability(value: float) -> float:

@@ -1,165 +1,365 @@
-"""Guesses that are not verified yet: a tree of nodes behind the committed prefix, of which one path is being extended.
+"""Guesses that are not verified yet: a tree of nodes behind the committed prefix, and its frontier.
 
 A node stays until a commit contradicts it or passes its position, acknowledged or not, so that a commit can name it.
-Its wire id is given when it is shipped; a new epoch takes all wire ids back.
+When a commit contradicts the first guess but finds a sibling, what was drafted behind that sibling becomes the tree:
+the branch cache (AceSpec, arXiv 2609.02514). The frontier holds the nodes behind which nothing was asked yet, the
+likeliest first. A node's wire id is given when it is shipped; a new epoch takes all wire ids back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 
+from acespec.edge.survival import Guess, Outcome
 from acespec.proto import nodes
 from acespec.proto.nodes import ROOT
+
+REMEMBERED = 64
+"""Matched nodes whose keys are still known, for drafts that were asked behind them."""
 
 
 @dataclass(slots=True)
 class DraftNode:
-    """One guess. `parent` is a key of the tree or ROOT; `depth` counts unverified tokens, itself included, when it was
-    drafted; `confidence` is the calibrated `probability`."""
+    """One guess.
+
+    Attributes:
+        parent: a key of the tree, or ROOT.
+        given: chance that it is right, given its path and that the guesses before it at its place are wrong.
+        confidence: chance that it is right, given its path.
+        survival: chance that it and its whole path are right.
+        grows: what follows it may be asked while it is a guess.
+        asked: a drafter was asked what follows it.
+    """
 
     parent: int
     token: int
     position: int
-    depth: int
-    probability: float
+    guess: Guess
+    given: float
     confidence: float
+    survival: float
+    grows: bool = True
+    asked: bool = False
     wire_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a guess whose path was right: `right` tells whether it was, too."""
+class BranchCache:
+    """What became of the first guesses that commits contradicted.
 
-    depth: int
-    probability: float
-    right: bool
+    Attributes:
+        surprises: how many.
+        covered: those whose right token was a sibling in the tree.
+        shipped: those whose right token the cloud had been sent, too: it went on by itself.
+        saved: tokens behind such siblings that needed no redraft.
+    """
+
+    surprises: int = 0
+    covered: int = 0
+    shipped: int = 0
+    saved: int = 0
 
 
 class DraftTree:
-    """Nodes by key; keys rise, so a parent precedes its children."""
+    """Nodes by key; keys rise, so a parent precedes its children. ROOT stands for the committed prefix.
+
+    Attributes:
+        cache: counts of the branch cache since the tree was made.
+        base: committed length; the children of ROOT stand there.
+        changes: rises with whatever changes.
+    """
 
     def __init__(self) -> None:
+        self.cache = BranchCache()
+        self.base = 0
+        self.changes = 0
         self._nodes: dict[int, DraftNode] = {}
+        self._children: dict[int, list[int]] = {ROOT: []}
         self._by_wire: dict[int, int] = {}
         self._next_key = 0
-        self._tip = ROOT
-        self._known: tuple[int, float] | None = None
-        """Length and survival of the path to the tip, until that changes otherwise than by growing."""
+        self._root_asked = False
+        self._frontier: list[tuple[float, int]] = [(-1.0, ROOT)]
+        self._silent: set[int] = set()
+        self._passed: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    @property
-    def tip(self) -> DraftNode | None:
-        """The last node of the path that is being extended; None if that is the committed prefix itself."""
-        return self._nodes.get(self._tip)
+    def __contains__(self, key: int) -> bool:
+        return key == ROOT or key in self._nodes
 
-    def path(self) -> list[DraftNode]:
-        """The nodes from the committed prefix to the tip."""
-        return self._up_from(self._tip)
+    # -- what is there -------------------------------------------------------------------------------------------
 
-    def survival(self) -> float:
-        """Estimated chance that the whole path to the tip is accepted."""
-        return self._measure()[1]
+    def node(self, key: int) -> DraftNode:
+        """The node of a key. Raises KeyError if it is not held."""
+        return self._nodes[key]
 
-    def add(self, token: int, position: int, probability: float, confidence: float) -> None:
-        """Extend the path; the new node is its tip."""
-        length, survival = self._measure()
-        depth = length + 1
-        self._known = depth, survival * confidence
-        node = DraftNode(self._tip, token, position, depth, probability, confidence)
-        self._tip = self._next_key
-        self._nodes[self._next_key] = node
+    def children(self, key: int) -> Sequence[int]:
+        """Keys of the guesses behind a node, best first."""
+        return self._children.get(key, ())
+
+    def child(self, key: int, token: int) -> int | None:
+        """The guess `token` behind a node, if it is there."""
+        return next((k for k in self.children(key) if self._nodes[k].token == token), None)
+
+    def depth(self, key: int) -> int:
+        """Unverified tokens of the path to a node, itself included; 0 for ROOT."""
+        return 0 if key == ROOT else self._nodes[key].position - self.base + 1
+
+    def survival(self, key: int = ROOT) -> float:
+        """Estimated chance that the whole path to a node is right."""
+        return 1.0 if key == ROOT else self._nodes[key].survival
+
+    def tokens(self, key: int) -> list[int]:
+        """The tokens from the committed prefix to a node."""
+        return [node.token for node in self._up_from(key)]
+
+    def main(self) -> list[int]:
+        """Keys of the path of first guesses."""
+        path: list[int] = []
+        level = self.children(ROOT)
+        while level:
+            path.append(level[0])
+            level = self.children(level[0])
+        return path
+
+    def deepest(self) -> int:
+        """Length of the longest path."""
+        return max((node.position for node in self._nodes.values()), default=self.base - 1) - self.base + 1
+
+    def was_passed(self, key: int) -> bool:
+        """True if a commit has lately confirmed the node."""
+        return key in self._passed
+
+    # -- growing -------------------------------------------------------------------------------------------------
+
+    def start(self, base: int) -> None:
+        """A new turn behind `base` committed tokens."""
+        self.clear()
+        self.base = base
+
+    def add(self, parent: int, token: int, guess: Guess, given: float, *, grows: bool = True) -> int:
+        """Put a guess behind `parent`, after those that are there already; its key. `grows`: it may be asked about."""
+        confidence = self.confidence(parent, given)
+        siblings = self._children.setdefault(parent, [])
+        key = self._next_key
         self._next_key += 1
+        self.changes += 1
+        position = self.base if parent == ROOT else self._nodes[parent].position + 1
+        survival = self.survival(parent) * confidence
+        self._nodes[key] = DraftNode(parent, token, position, guess, given, confidence, survival, grows)
+        siblings.append(key)
+        if grows:
+            heappush(self._frontier, (-survival, key))
+        return key
+
+    def confidence(self, parent: int, given: float) -> float:
+        """Chance that the next guess behind `parent` is right, which is `given` if those before it are wrong.
+
+        It is never above that of the guess before it: what is shipped first counts as the better one.
+        """
+        siblings = [self._nodes[k].confidence for k in self.children(parent)]
+        return min(siblings[-1], max(0.0, 1.0 - sum(siblings)) * given) if siblings else given
+
+    def best(self, end: int) -> int | None:
+        """The likeliest node that nobody was asked about, at a position below `end` - 1; None if there is none."""
+        while self._frontier:
+            key = self._frontier[0][1]
+            if key in self and not self._was_asked(key) and self.base + self.depth(key) < end:
+                return key
+            heappop(self._frontier)  # What is too deep now comes back with the next commit.
+        return None
+
+    def runner_up(self) -> float:
+        """About the survival of the second likeliest node of the frontier; 0 if there is none."""
+        return max((-value for value, key in self._frontier[1:3] if key in self._nodes), default=0.0)
+
+    def asked(self, key: int, *, silent: bool) -> None:
+        """A drafter has said what follows a node; `silent`: nothing, and it may know better after the next commit."""
+        self.changes += 1
+        if key == ROOT:
+            self._root_asked = True
+        else:
+            self._nodes[key].asked = True
+        if silent:
+            self._silent.add(key)
+
+    def make_room(self, most: int, survival: float) -> bool:
+        """Have less than `most` nodes, at the cost of the unlikeliest unshipped leaf; False if a node of `survival` is
+        not worth that."""
+        while len(self._nodes) >= most:
+            worst = min(self._unshipped_leaves(), key=self.survival, default=None)
+            if worst is None or self.survival(worst) >= survival:
+                return False
+            self._drop(worst)
+        return True
+
+    # -- shipping ------------------------------------------------------------------------------------------------
 
     def has_unshipped(self) -> bool:
         """True if a node has no wire id yet."""
         return len(self._by_wire) < len(self._nodes)
 
-    def ship(self, first_id: int, limit: int) -> list[nodes.Node]:
-        """The next unshipped nodes, at most `limit`, with wire ids from `first_id` on."""
+    def has_shipped(self) -> bool:
+        """True if the other end may hold a node that nothing is known of yet."""
+        return bool(self._by_wire)
+
+    def unshipped(self) -> list[tuple[int, DraftNode]]:
+        """Nodes without a wire id, the likeliest first, parents before their children."""
+        waiting = [(key, node) for key, node in self._nodes.items() if node.wire_id is None]
+        return sorted(waiting, key=lambda item: -item[1].survival)
+
+    def ship(self, first_id: int, keys: Sequence[int]) -> list[nodes.Node]:
+        """Give wire ids from `first_id` on to unshipped nodes, parents first; the nodes as they go out."""
         shipped: list[nodes.Node] = []
-        for key, node in self._nodes.items():
-            if node.wire_id is not None:
-                continue
-            if len(shipped) == limit:
-                break
-            node.wire_id = first_id + len(shipped)
-            self._by_wire[node.wire_id] = key
+        for wire_id, key in enumerate(keys, first_id):
+            node = self._nodes[key]
             shipped.append(nodes.Node(self._wire_parent(node), node.token))
+            node.wire_id = wire_id
+            self._by_wire[wire_id] = key
+        self.changes += 1
         return shipped
 
     def unship(self) -> None:
         """A new epoch: the other end holds no node."""
         self._by_wire.clear()
+        self.changes += 1
         for node in self._nodes.values():
             node.wire_id = None
 
     def tokens_to(self, wire_id: int) -> list[int]:
         """The tokens from the committed prefix to a shipped node. Raises KeyError if it is not held."""
-        return [node.token for node in self._up_from(self._by_wire[wire_id])]
+        return self.tokens(self._by_wire[wire_id])
 
-    def commit(self, ids: Sequence[int]) -> tuple[list[Outcome], bool]:
-        """`ids` is now final: drop what it passes or contradicts.
+    # -- commits -------------------------------------------------------------------------------------------------
 
-        Returns the outcomes of the guesses that were passed, and whether the path to the tip was contradicted.
-        """
-        self._known = None
+    def commit(self, ids: Sequence[int]) -> list[Outcome]:
+        """`ids` is now final: drop what it passes or contradicts. What became of the guesses that it decides."""
         outcomes: list[Outcome] = []
-        true_keys: set[int] = set()
-        for key, node in list(self._nodes.items()):
-            if node.parent != ROOT and node.parent not in self._nodes and node.parent not in true_keys:
+        tip: int | None = ROOT
+        last = ROOT
+        for position in range(self.base, len(ids)):
+            level = self._children.get(tip, []) if tip is not None else []
+            right = next((k for k in level if self._nodes[k].token == ids[position]), None)
+            outcomes += self._outcomes(level, right)
+            if level and level[0] != right:
+                self._count_surprise(right)
+            for key in [k for k in level if k != right]:
                 self._drop(key)
-                continue
-            if node.position < len(ids):
-                right = node.token == ids[node.position]
-                outcomes.append(Outcome(node.depth, node.probability, right))
-                if right:
-                    true_keys.add(key)
-                self._drop(key)
-            elif node.parent in true_keys:
-                node.parent = ROOT
-        contradicted = self._tip != ROOT and self._tip not in self._nodes and self._tip not in true_keys
-        if self._tip not in self._nodes:
-            self._tip = ROOT
-        return outcomes, contradicted
+            tip = right
+            last = last if right is None else right
+        if len(ids) > self.base:
+            self._reroot(tip, last, len(ids))
+        return outcomes
 
     def cut(self, end: int) -> bool:
         """Drop the nodes at positions from `end` on; True if there were any."""
-        self._known = None
-        late = [key for key, node in self._nodes.items() if node.position >= end]
-        while (tip := self.tip) is not None and tip.position >= end:
-            self._tip = tip.parent
+        late = [key for key, node in self._nodes.items() if node.position == end]
         for key in late:
             self._drop(key)
+        for node in self._nodes.values():
+            if node.position == end - 1 and node.guess.rank == 0:
+                node.asked = False
+        self._refill()
         return bool(late)
 
     def clear(self) -> None:
         """Drop every node."""
         self._nodes.clear()
+        self._children = {ROOT: []}
         self._by_wire.clear()
-        self._tip = ROOT
-        self._known = None
+        self._silent.clear()
+        self._passed.clear()
+        self._root_asked = False
+        self._refill()
 
-    def _measure(self) -> tuple[int, float]:
-        if self._known is None:
-            path, survival = self.path(), 1.0
-            for node in path:
-                survival *= node.confidence
-            self._known = len(path), survival
-        return self._known
+    def _reroot(self, tip: int | None, last: int, base: int) -> None:
+        """What follows `tip` (None: a token that was no guess) follows the committed prefix now; what is up to `last`
+        has been passed."""
+        self._root_asked = tip is not None and self._was_asked(tip) and tip not in self._silent
+        certain = 1.0 if tip is None else self.survival(tip)
+        children = [] if tip is None else list(self._children.get(tip, ()))
+        while last != ROOT:
+            last = self._pass(last)
+        self._children[ROOT] = children
+        self.base = base
+        for key in children:
+            self._nodes[key].parent = ROOT
+        for node in self._nodes.values():
+            node.survival = min(1.0, node.survival / certain) if certain > 0 else 0.0
+        for key in self._silent & self._nodes.keys():
+            self._nodes[key].asked = False
+        self._silent.clear()
+        self._refill()
 
-    def _drop(self, key: int) -> None:
+    def _pass(self, key: int) -> int:
+        """Take a confirmed node out, not what follows it; its parent."""
         node = self._nodes.pop(key)
+        self._children.pop(key, None)
         if node.wire_id is not None:
             del self._by_wire[node.wire_id]
+        self._passed[key] = None
+        if len(self._passed) > REMEMBERED:
+            del self._passed[next(iter(self._passed))]
+        return node.parent
+
+    def _outcomes(self, level: Sequence[int], right: int | None) -> list[Outcome]:
+        """The guesses at one place, up to the right one."""
+        tried = level if right is None else level[: level.index(right) + 1]
+        return [Outcome(self._nodes[key].guess, self._nodes[key].given, key == right) for key in tried]
+
+    def _count_surprise(self, right: int | None) -> None:
+        cache = self.cache
+        if right is None:
+            self.cache = replace(cache, surprises=cache.surprises + 1)
+            return
+        behind = sum(1 for _ in self._below(right)) - 1
+        self.cache = BranchCache(
+            cache.surprises + 1,
+            cache.covered + 1,
+            cache.shipped + (self._nodes[right].wire_id is not None),
+            cache.saved + behind,
+        )
+
+    def _refill(self) -> None:
+        self.changes += 1
+        self._frontier = [(-n.survival, key) for key, n in self._nodes.items() if n.grows and not n.asked]
+        if not self._root_asked:
+            self._frontier.append((-1.0, ROOT))
+        heapify(self._frontier)
+
+    def _was_asked(self, key: int) -> bool:
+        return self._root_asked if key == ROOT else self._nodes[key].asked
+
+    def _unshipped_leaves(self) -> Iterable[int]:
+        return (k for k, node in self._nodes.items() if node.wire_id is None and not self._children.get(k))
+
+    def _below(self, key: int) -> Iterator[int]:
+        """A node and everything behind it."""
+        stack = [key]
+        while stack:
+            at = stack.pop()
+            yield at
+            stack += self._children.get(at, ())
+
+    def _drop(self, key: int) -> None:
+        siblings = self._children.get(self._nodes[key].parent)
+        if siblings and key in siblings:
+            siblings.remove(key)
+        for each in list(self._below(key)):
+            node = self._nodes.pop(each)
+            self._children.pop(each, None)
+            if node.wire_id is not None:
+                del self._by_wire[node.wire_id]
+        self.changes += 1
 
     def _up_from(self, key: int) -> list[DraftNode]:
         path: list[DraftNode] = []
         while key != ROOT:
             path.append(self._nodes[key])
-            key = self._nodes[key].parent
+            key = path[-1].parent
         return path[::-1]
 
     def _wire_parent(self, node: DraftNode) -> int:

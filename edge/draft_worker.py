@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from acespec.edge.draft_desk import DraftJob
-from acespec.edge.drafters.base import Candidate, Drafter, TurnContext
+from acespec.edge.draft_desk import DraftJob, Level
+from acespec.edge.drafters.base import Drafter, TurnContext
+from acespec.edge.hop import hop
 from acespec.edge.session import EdgeSession
 
 HOP_S = 0.01
@@ -75,7 +76,7 @@ class DraftWorker:
 
     def wake(self) -> None:
         """Something changed: there may be work, or the work at hand may be void."""
-        if self._job is not None and self._job.version != self._session.version:
+        if self._job is not None and self._session.is_void(self._job):
             self._interrupted = True
         self._wake.set()
 
@@ -97,23 +98,17 @@ class DraftWorker:
         self._notes.append(note)
         self.wake()
 
-    def _hop(self, job: DraftJob | None) -> tuple[list[Candidate], float, bool]:
+    def _hop(self, job: DraftJob | None) -> tuple[list[Level], float, bool]:
         # Taken here and not handed over: a visit that is cancelled before it begins must lose nothing.
         while self._notes:
             self._notes.popleft()()
-        found: list[Candidate] = []
-        silent = False
+        if job is None or self._interrupted:
+            return [], 0.0, False
         start = time.monotonic()
-        if job is not None:
-            path = list(job.path)
-            while len(found) < job.room and not silent and not self._interrupted:
-                best = self._drafter.propose(path)[:1]
-                found += best
-                path += [candidate.token for candidate in best]
-                silent = not best and not self._interrupted
-                if time.monotonic() - start > HOP_S:
-                    break
-        return found, self._booked(time.monotonic() - start, len(found)), silent
+        found, silent = hop(
+            job, self._drafter.propose, lambda _: not self._interrupted and time.monotonic() - start <= HOP_S
+        )
+        return found, self._booked(time.monotonic() - start, len(found)), silent and not self._interrupted
 
     def _booked(self, seconds: float, proposals: int) -> float:
         usual = self._drafter.proposal_s

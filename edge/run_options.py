@@ -40,6 +40,8 @@ class RunOptions:
     acceptance: str
     replay_ids: Path | None
     num_draft_tokens: str
+    controller: str | None
+    draft_tree: str
     max_kv_size: int
     draft_threads: int
     offline: bool
@@ -90,15 +92,18 @@ class RunOptions:
             AcespecError: an option makes no sense, or the draft model cannot be had.
         """
         from acespec.edge.client import Client
-        from acespec.edge.controller import FixedController, make_controller
+        from acespec.edge.controller import FixedController
+        from acespec.edge.controllers import make_controller
+        from acespec.edge.tree_shape import tree_shape
 
-        controller = make_controller(self.num_draft_tokens)
+        controller = make_controller(self.num_draft_tokens, self.controller)
         return Client(
             self.endpoint(),
             tokenizer,
             self._drafter(tokenizer),
             FixedController(0) if self.drafter == "none" else controller,
             outage_timeout=self.outage_timeout,
+            shape=tree_shape(self.draft_tree),
         )
 
     def _drafter(self, tokenizer: Tokenizer) -> Drafter:

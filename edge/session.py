@@ -8,6 +8,7 @@ its wire ids, acknowledgements, pacing. It knows neither gRPC nor drafters nor t
 from __future__ import annotations
 
 import enum
+import math
 import secrets
 from collections import deque
 from collections.abc import Sequence
@@ -15,11 +16,14 @@ from collections.abc import Sequence
 from acespec.edge.cadence import Cadence
 from acespec.edge.commit_logprobs import logprobs_of
 from acespec.edge.controller import Controller
-from acespec.edge.draft_desk import DraftDesk, DraftJob
-from acespec.edge.drafters.base import Candidate
+from acespec.edge.draft_desk import DraftDesk, DraftJob, Level
+from acespec.edge.draft_tree import BranchCache
 from acespec.edge.events import Committed, Event, Finished, Reopened, TurnOpened
 from acespec.edge.headway import Headway
+from acespec.edge.market import Market
 from acespec.edge.sequence import CommittedSequence
+from acespec.edge.shipping import Shipping
+from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.edge.turn_request import TurnRequest
 from acespec.edge.wire_stats import WireStats, WireTotals
 from acespec.proto import wire
@@ -36,7 +40,6 @@ from acespec.proto.messages import (
     Opened,
     Totals,
 )
-from acespec.proto.nodes import pack
 from acespec.proto.pacer import Pacer
 from acespec.proto.prompt import Encode, pack_ids
 from acespec.proto.tokens import unpack_tokens
@@ -76,6 +79,7 @@ class EdgeSession:
         encode: Encode | None = None,
         session_id: bytes | None = None,
         tls: bool = False,
+        shape: TreeShape = CHAIN,
     ) -> None:
         self.session_id = session_id or secrets.token_bytes(SESSION_ID_BYTES)
         self.terms: Opened | None = None
@@ -90,7 +94,8 @@ class EdgeSession:
         self._request = TurnRequest()
         self._prompt_len = 0
         self._prompt_text: str | None = None
-        self._desk = DraftDesk(controller, vocab_size)
+        self._desk = DraftDesk(controller, vocab_size, shape)
+        self._shipping = Shipping(self._desk, vocab_size, tls=tls)
         self._pacer = Pacer(DRAFTS_GAIN)
         self._stats = WireStats(tls)
         self._phase = Phase.IDLE
@@ -100,8 +105,8 @@ class EdgeSession:
         self._outbox: deque[EdgeMessage] = deque()
         self._cadence = Cadence(0.0)
         self._headway = Headway()
+        self._market = Market()
         self._frames = self._frames_acked = 0
-        self._next_node = 0
         self._cancelling = False
 
     # -- turns ---------------------------------------------------------------------------------------------------
@@ -128,8 +133,18 @@ class EdgeSession:
 
     @property
     def unverified(self) -> int:
-        """Drafted tokens that nothing is known of yet."""
+        """Drafted tokens of one path that nothing is known of yet."""
+        return self._desk.tree.deepest()
+
+    @property
+    def nodes(self) -> int:
+        """All guesses that are held."""
         return len(self._desk.tree)
+
+    @property
+    def branch_cache(self) -> BranchCache:
+        """What became of first guesses that were wrong."""
+        return self._desk.tree.cache
 
     @property
     def outbox(self) -> int:
@@ -161,7 +176,7 @@ class EdgeSession:
         self._prompt_text = text
         self._request = request
         self._cancelling = False
-        self._desk.start(self._prompt_len + request.max_tokens, request.end_ids)
+        self._desk.start(len(ids), self._prompt_len + request.max_tokens, request.end_ids)
         self.reopened = 0
         self._acknowledged_turn = False
         return self._open(now, self._asked)
@@ -194,27 +209,16 @@ class EdgeSession:
         self._cadence = Cadence(now)
         self._headway = Headway()
         self._pacer.reset()
-        self._desk.tree.unship()
-        self._frames = self._frames_acked = self._next_node = 0
-        message = Open(
+        self._shipping.restart()
+        self._frames = self._frames_acked = 0
+        message = request.open(
             session_id=self.session_id,
             epoch=self._epoch,
             fingerprint=self._fingerprint,
             prompt_len=self._prompt_len,
-            seed=request.seed,
-            max_tokens=request.max_tokens,
-            params=request.params,
             append=pack_ids(ids[start:], self._vocab_size, text=text, encode=self._encode),
             keep=held,
             model=self._model,
-            min_tokens=request.min_tokens,
-            stop_ids=request.stop_ids,
-            stop_strings=request.stop_strings,
-            target_rate=request.target_rate,
-            ignore_eos=request.ignore_eos,
-            top_logprobs=request.top_logprobs,
-            format=request.format,
-            extra=request.extra,
         )
         self._outbox.clear()
         self._outbox.append(message)
@@ -251,7 +255,7 @@ class EdgeSession:
             self._open(now, known)
             return [Reopened(f"the server holds {answer.kept} of {asked} tokens")]
         self.terms = answer
-        self._desk.limit(min(answer.max_draft, answer.max_nodes), len(self._sequence))
+        self._desk.limit(answer.max_draft, answer.max_nodes)
         self._phase = Phase.OPEN
         self._acknowledged_turn = True
         self._cadence = Cadence(now)
@@ -271,6 +275,8 @@ class EdgeSession:
         logprobs = logprobs_of(commit, len(tokens), self._request.top_logprobs, self._vocab_size)
         self._cadence.heard(now, len(tokens), commit.next_in_ms / 1000)
         self._headway.heard(now, len(tokens), commit.next_in_ms / 1000)
+        self._shipping.heard(now, commit.next_in_ms / 1000)
+        self._market.heard(commit)
         self._desk.committed(now, self._sequence.ids, len(tokens))
         events: list[Event] = [Committed(start, tuple(tokens), logprobs)] if tokens else []
         if commit.finish is not None:
@@ -286,6 +292,7 @@ class EdgeSession:
             self._pacer.acknowledged(now, acked, commit.held_us / 1e6)
             if self._pacer.last_rtt is not None:
                 self.rtts.append(self._pacer.last_rtt)
+                self._market.measured(self._pacer)
 
     def _tokens_of(self, commit: Commit) -> list[int]:
         matched = [] if commit.matched is None else self._desk.tree.tokens_to(commit.matched)
@@ -320,7 +327,9 @@ class EdgeSession:
 
     def wake_at(self) -> float | None:
         """When `poll` could have something by the passing of time alone."""
-        return self._due_at() if self._phase is Phase.OPEN else None
+        if self._phase is not Phase.OPEN:
+            return None
+        return min(self._due_at(), self._shipping.held_until() or math.inf)
 
     def wire_totals(self, now: float) -> WireTotals:
         """Bytes of the session so far."""
@@ -331,35 +340,29 @@ class EdgeSession:
             return self._outbox.popleft()
         if self._phase is not Phase.OPEN:
             return None
-        if (self._drafts_reach(now) and self._pacer.ready()) or now >= self._due_at():
+        self._desk.prices = self._market.prices(now, self._pacer, self._headway)
+        if (self._shipping.due(now) and self._pacer.ready()) or now >= self._due_at():
             return self._draft(now)
         return None
-
-    def _drafts_reach(self, now: float) -> bool:
-        """There are drafts to ship, and they reach beyond where the cloud will be when they arrive."""
-        tree = self._desk.tree
-        return tree.has_unshipped() and len(tree) > self._headway.tokens(now, self._pacer.base_rtt)
 
     def _draft(self, now: float) -> Draft:
         terms = self._known_terms()
         step = now >= self._cadence.request_at(self._pacer.base_rtt, self._dry) or (
             self._dry and terms.granted_rate == 0
         )
-        shipped = self._desk.tree.ship(self._next_node, terms.max_nodes)
-        nodes = pack(shipped, self._next_node, self._vocab_size) if shipped else b""
-        self._next_node += len(shipped)
+        nodes = self._shipping.load(terms.max_nodes)
         return Draft(received=len(self._sequence), nodes=nodes, step=step, held_ms=self._cadence.held_ms(now))
 
     def _due_at(self) -> float:
-        rtt, drafting = self._pacer.base_rtt, self.wants_draft()
-        ack_at = self._cadence.ack_at(rtt, drafting)
-        request_at = self._cadence.request_at(rtt, dry=not drafting and len(self._desk.tree) == 0)
-        return request_at if ack_at is None else min(ack_at, request_at)
+        rtt = self._pacer.base_rtt
+        ack_at = self._cadence.ack_at(rtt, drafting=self.wants_draft())
+        ack_at = math.inf if ack_at is None else max(ack_at, self._shipping.held_until() or ack_at)
+        return min(ack_at, self._cadence.request_at(rtt, self._dry))
 
     @property
     def _dry(self) -> bool:
         """Nothing of ours is there to verify, and nothing is coming."""
-        return len(self._desk.tree) == 0 and not self.wants_draft()
+        return not (self._desk.tree.has_shipped() or self._shipping.waiting() or self.wants_draft())
 
     def _known_terms(self) -> Opened:
         if self.terms is None:
@@ -369,24 +372,24 @@ class EdgeSession:
     # -- drafting ------------------------------------------------------------------------------------------------
 
     def path(self) -> list[int]:
-        """The committed ids and the draft so far: what a drafter should extend."""
-        return self._desk.path(self._sequence.ids)
-
-    @property
-    def version(self) -> int:
-        """Rises whenever a path that a `DraftJob` gave out is void: its answer will be dropped."""
-        return self._desk.version
+        """The committed ids and the path of first guesses behind them."""
+        return self._sequence.ids + [self._desk.tree.node(key).token for key in self._desk.tree.main()]
 
     def wants_draft(self) -> bool:
         """True if there is work for a drafter."""
-        return self._desk.room(len(self._sequence)) > 0
+        return self._desk.wants()
 
     def draft_job(self) -> DraftJob | None:
         """Work for a drafter, if there is any. It may begin before the server has answered."""
         return self._desk.job(self._sequence.ids)
 
-    def drafted(self, job: DraftJob, candidates: Sequence[Candidate], *, seconds: float, silent: bool) -> None:
-        """A drafter's answer to `job`: guesses for the positions behind its path, one each.
+    def is_void(self, job: DraftJob) -> bool:
+        """True if the path of a job has been contradicted: its answer will be dropped."""
+        return self._desk.is_void(job)
+
+    def drafted(self, job: DraftJob, levels: Sequence[Level], *, seconds: float, silent: bool) -> None:
+        """A drafter's answer to `job`: for each position behind its path the guesses, best first, all behind the first
+        guesses before.
 
         Guesses whose positions were committed meanwhile are compared and skipped; a wrong one drops the rest.
 
@@ -394,4 +397,4 @@ class EdgeSession:
             seconds: how long the drafting took.
             silent: the drafter has nothing to say behind these; it is not asked again before something is committed.
         """
-        self._desk.take(self._sequence.ids, job, candidates, seconds, silent)
+        self._desk.take(self._sequence.ids, job, levels, seconds, silent)

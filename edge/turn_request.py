@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from acespec.proto.messages import OutputFormat, Unserved
+from acespec.proto.messages import Checkpoint, Open, OutputFormat, Unserved
 from acespec.proto.sampling_params import SamplingParams
 
 
@@ -42,6 +42,39 @@ class TurnRequest:
     top_logprobs: int | None = None
     format: OutputFormat = OutputFormat()
     extra: Unserved = Unserved()
+
+    def open(
+        self,
+        *,
+        session_id: bytes,
+        epoch: int,
+        fingerprint: bytes,
+        prompt_len: int,
+        append: bytes,
+        keep: tuple[Checkpoint, ...],
+        model: str,
+    ) -> Open:
+        """The message that starts or resumes this turn."""
+        return Open(
+            session_id=session_id,
+            epoch=epoch,
+            fingerprint=fingerprint,
+            prompt_len=prompt_len,
+            seed=self.seed,
+            max_tokens=self.max_tokens,
+            params=self.params,
+            append=append,
+            keep=keep,
+            model=model,
+            min_tokens=self.min_tokens,
+            stop_ids=self.stop_ids,
+            stop_strings=self.stop_strings,
+            target_rate=self.target_rate,
+            ignore_eos=self.ignore_eos,
+            top_logprobs=self.top_logprobs,
+            format=self.format,
+            extra=self.extra,
+        )
 
 
 def as_sent(params: SamplingParams) -> SamplingParams:

@@ -62,6 +62,11 @@ class Pacer:
             return float(self._floor)
         return max(self._floor, self._gain * rate * rtt)
 
+    @property
+    def flight_bytes(self) -> int:
+        """Bytes written and not acknowledged."""
+        return self._flight_bytes
+
     def ready(self) -> bool:
         """True if the next message may be written now."""
         return self._flight_bytes <= self.limit_bytes

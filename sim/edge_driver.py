@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from acespec.edge.draft_desk import DraftJob
-from acespec.edge.drafters.base import Candidate
+from acespec.edge.draft_desk import DraftJob, Level
 from acespec.edge.events import Event
+from acespec.edge.hop import hop
 from acespec.edge.session import EdgeSession
 from acespec.sim.agenda import Agenda
 from acespec.sim.virtual_stream import BytePipe
@@ -39,6 +39,8 @@ class EdgeDriver(Generic[S]):
         self._hop = hop
         self._job: DraftJob | None = None
         self._job_began = 0.0
+        self._found: list[Level] = []
+        self._silent = False
         self._wake_at: float | None = None
 
     # -- what an edge is made of ---------------------------------------------------------------------------------
@@ -47,8 +49,8 @@ class EdgeDriver(Generic[S]):
         """The session has news."""
         raise NotImplementedError
 
-    def _guess(self, path: Sequence[int], count: int) -> list[Candidate]:
-        """Up to `count` guesses, one behind another, for what follows `path`."""
+    def _propose(self, path: Sequence[int], k: int) -> Level:
+        """See `Drafter.propose`; it takes its time elsewhere."""
         raise NotImplementedError
 
     # -- frames --------------------------------------------------------------------------------------------------
@@ -88,25 +90,23 @@ class EdgeDriver(Generic[S]):
 
     def draft(self) -> None:
         """Draft if there is work; a job whose path is void by now is interrupted, and keeps only what is done."""
-        job = self._job
-        if job is not None and job.version != self.session.version:
-            self._hand_in(job, self._proposals_since(self._job_began), self._agenda.now - self._job_began)
+        if self._job is not None and self.session.is_void(self._job):
+            self._hand_in(int((self._agenda.now - self._job_began) / self._token_s) if self._token_s > 0 else 0)
         if self._job is None and (job := self.session.draft_job()):
             self._job = job
             self._job_began = self._agenda.now
-            count = min(job.room, self._hop)
-            self._agenda.at(self._job_began + count * self._token_s, partial(self._drafted, job, count))
+            self._found, self._silent = hop(job, self._propose, lambda done: done < self._hop)
+            self._agenda.at(self._job_began + len(self._found) * self._token_s, partial(self._drafted, job))
 
-    def _proposals_since(self, began: float) -> int:
-        return int((self._agenda.now - began) / self._token_s) if self._token_s > 0 else 0
-
-    def _drafted(self, job: DraftJob, count: int) -> None:
+    def _drafted(self, job: DraftJob) -> None:
         if job is self._job:  # It may have been interrupted.
-            self._hand_in(job, count, count * self._token_s)
+            self._hand_in(len(self._found))
             self.draft()
             self.write()
 
-    def _hand_in(self, job: DraftJob, count: int, seconds: float) -> None:
-        self._job = None
-        found = self._guess(job.path, count)
-        self.session.drafted(job, found, seconds=seconds, silent=len(found) < count)
+    def _hand_in(self, done: int) -> None:
+        job, self._job = self._job, None
+        if job is not None:
+            seconds = self._agenda.now - self._job_began
+            silent = self._silent and done >= len(self._found)
+            self.session.drafted(job, self._found[:done], seconds=seconds, silent=silent)

@@ -16,7 +16,9 @@ from pathlib import Path
 from acespec.cloud.serve import REPLAY_PAGE_BYTES
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
-from acespec.edge.controller import FixedController, make_controller
+from acespec.edge.controller import FixedController
+from acespec.edge.controllers import make_controller
+from acespec.edge.tree_shape import CHAIN, tree_shape
 from acespec.edge.drafters.replay import REPLAY_KINDS
 from acespec.edge.drafters.replay_accuracy import read_accuracy
 from acespec.models.replay_tokenizer import replay_tokenizer
@@ -172,7 +174,9 @@ class LiveWorld:
         drafter = REPLAY_KINDS[self._scenario.drafter.kind](place.text, place.accuracy, place.token_s)
         plain = self._scenario.strategy.name == "plain"
         controller = FixedController(0) if plain else make_controller(str(self._params["draft"]))
-        return Client(Endpoint(self._links[place.number].address, insecure=True), self._tokenizer, drafter, controller)
+        shape = CHAIN if plain else tree_shape(str(self._params["tree"]))
+        endpoint = Endpoint(self._links[place.number].address, insecure=True)
+        return Client(endpoint, self._tokenizer, drafter, controller, shape=shape)
 
 
 def _nothing() -> None:

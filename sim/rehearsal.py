@@ -11,6 +11,7 @@ from functools import partial
 
 from acespec.cloud.draft_tree import MEMORY
 from acespec.edge.controller import AUTO_CAP
+from acespec.edge.tree_shape import WIDTH
 from acespec.proto.errors import ProtocolError, Unavailable
 from acespec.sim.agenda import Agenda
 from acespec.sim.schedule import Fault, Schedule
@@ -26,6 +27,8 @@ LATE_S = 0.5
 """How much later than a held stream's last bytes the cloud learns that it is dead."""
 MOST_ACTIONS = 60_000
 OUTBOX = 2
+MOST_GUESSES = AUTO_CAP * WIDTH
+"""Of an edge that does not know its server's limits yet."""
 LOST = Unavailable("the stream broke")
 
 
@@ -229,6 +232,7 @@ class Rehearsal:
     def _check_bounds(self) -> None:
         for edge in self.edges:
             _bound("unverified tokens of an edge", edge.session.unverified, max(AUTO_CAP, self.schedule.setup.ahead))
+            _bound("guesses of an edge", edge.session.nodes, MAX_NODES if edge.session.terms else MOST_GUESSES)
             _bound("frames that wait at an edge", edge.session.outbox, OUTBOX)
         for server in self.servers:
             _bound("sessions of a verifier", len(server.hosts), MAX_SESSIONS)

@@ -72,7 +72,9 @@ class Setup:
         step: a verify step of few rows.
         draft: one proposal of the drafter.
         accuracy: chance that a proposal is right.
-        ahead: draft length; -1 is `auto`, 0 no drafter.
+        ahead: draft length; -1 leaves it to `controller`, 0 is no drafter.
+        tree: `--draft-tree` of the edges.
+        controller: `--controller` of the edges.
         window: frames that one direction of a stream holds unread.
         grace: how long a verifier keeps a session that no edge speaks for.
         run_ahead: tokens that a verifier commits without acknowledgement.
@@ -88,6 +90,8 @@ class Setup:
     draft: float = 0.005
     accuracy: float = 0.7
     ahead: int = 4
+    tree: str = "off"
+    controller: str = "rate"
     window: int = 8
     grace: float = 5.0
     run_ahead: int = 32

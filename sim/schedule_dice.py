@@ -7,6 +7,8 @@ import random
 from acespec.sim.schedule import FAULTS, Ask, Fault, Schedule, Setup
 
 POLICIES = ("always", "idle", "never")
+TREES = ("off", "off", "siblings:3", "on", "on")
+CONTROLLERS = ("rate", "rate", "confidence", "ucb")
 BROKEN_LINK = ("cut", "leave_half", "lose_half", "stall", "deafen", "mute", "move")
 SECONDS = (0.0, 0.02, 0.1, 0.3, 1.2, 3.0)
 
@@ -37,6 +39,8 @@ def _setup(dice: random.Random, seed: int) -> Setup:
         run_ahead=dice.choice((4, 16, 64)),
         pages=dice.choice((1, 2, 10, 10)),
         salt=seed,
+        tree=random.Random(f"tree {seed}").choice(TREES),
+        controller=random.Random(f"controller {seed}").choice(CONTROLLERS),
     )
 
 

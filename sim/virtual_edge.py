@@ -10,10 +10,11 @@ import random
 import zlib
 from collections.abc import Callable, Sequence
 
-from acespec.edge.controller import AutoController, FixedController
+from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.events import Committed, Event, Finished, TurnOpened
 from acespec.edge.session import EdgeSession
+from acespec.edge.tree_shape import tree_shape
 from acespec.edge.turn_request import TurnRequest
 from acespec.proto import wire
 from acespec.proto.errors import AcespecError, ProtocolError, Unavailable
@@ -59,8 +60,9 @@ class VirtualEdge(EdgeDriver[VirtualStream]):
         session = EdgeSession(
             fingerprint=FINGERPRINT,
             vocab_size=VOCAB,
-            controller=AutoController() if setup.ahead < 0 else FixedController(setup.ahead),
+            controller=make_controller(setup.controller if setup.ahead < 0 else setup.ahead),
             session_id=number.to_bytes(16, "big"),
+            shape=tree_shape(setup.tree),
         )
         super().__init__(agenda, session, setup.draft, HOP)
         self.target = 0
@@ -241,18 +243,16 @@ class VirtualEdge(EdgeDriver[VirtualStream]):
 
     # -- the drafter ---------------------------------------------------------------------------------------------
 
-    def _guess(self, path: Sequence[int], count: int) -> list[Candidate]:
-        path = list(path)
-        found: list[Candidate] = []
-        for _ in range(count):
-            path.append(self._guess_one(path))
-            found.append(Candidate(path[-1], self._setup.accuracy, "lm"))
-        return found
-
-    def _guess_one(self, path: Sequence[int]) -> int:
+    def _propose(self, path: Sequence[int], k: int) -> list[Candidate]:
+        """The first guess is right as often as the setup says; of the misses the second catches half, and so on."""
         chance = zlib.crc32(b"%d:%d:%d" % (self._setup.salt, self._request.seed, len(path))) / 2**32
         truth = toy_token(path, self._request.seed, VOCAB)
-        return truth if chance < self._setup.accuracy else (truth + 1) % VOCAB
+        miss = 1.0 - self._setup.accuracy
+        rank = 0 if chance < self._setup.accuracy else next((r for r in range(1, k) if 1 - chance > miss / 2**r), k)
+        tokens = [(truth + 1 + r) % VOCAB for r in range(k)]
+        tokens[rank:rank] = [truth]
+        chances = [self._setup.accuracy, *(miss / 2**r for r in range(1, k))]
+        return [Candidate(token, p, "lm") for token, p in zip(tokens[:k], chances, strict=True)]
 
 
 def _random_ids(dice: random.Random, least: int, most: int) -> list[int]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from acespec.edge.drafters.base import Candidate, QuietDrafter, TurnContext
-from acespec.edge.drafters.replay_accuracy import Accuracy
+from acespec.edge.drafters.replay_accuracy import Accuracy, side_chance
 from acespec.proto.replay_pace import Pace
 from acespec.proto.replay_text import FIRST_WORD, ReplayText, end_id, mix
 
@@ -74,9 +74,12 @@ class ReplayDrafter(QuietDrafter):
         turn, position = self._known_turn(), len(path)
         depth = max(1, position - self._committed + 1)
         seen = (turn.seed, position, turn.prompt_len)
-        right = self._is_true(path) and self._accuracy.right(*seen, depth)
-        token = self._text.token(*seen) if right else self._wrong(position)
-        return [Candidate(token, self._accuracy.claim(*seen, depth), SOURCE)]
+        rank = self._accuracy.rank(*seen, depth, k) if self._is_true(path) else k
+        tokens = [self._wrong(position, other) for other in range(k)]
+        if rank < k:
+            tokens[rank] = self._text.token(*seen)
+        claims = honest_claims(self._accuracy.claim(*seen, depth), k)
+        return [Candidate(token, claim, SOURCE) for token, claim in zip(tokens, claims, strict=True)]
 
     def _is_true(self, path: Sequence[int]) -> bool:
         turn = self._known_turn()
@@ -84,18 +87,29 @@ class ReplayDrafter(QuietDrafter):
             path[p] == self._text.token(turn.seed, p, turn.prompt_len) for p in range(self._committed, len(path))
         )
 
-    def _wrong(self, position: int) -> int:
-        """An id that is surely not the target's, and differs from position to position."""
+    def _wrong(self, position: int, rank: int = 0) -> int:
+        """An id that is surely not the target's, and differs from position to position and from rank to rank."""
         turn = self._known_turn()
         words = end_id(turn.vocab_size) - FIRST_WORD
         truth = self._text.token(turn.seed, position, turn.prompt_len)
-        token = FIRST_WORD + mix(turn.seed, ~position) % words
-        return token if token != truth else FIRST_WORD + (token - FIRST_WORD + 1) % words
+        # Ids from `first` on in a circle without the truth.
+        first = mix(turn.seed, ~position) % (words - 1)
+        step = (first + rank) % (words - 1) + 1
+        return FIRST_WORD + (truth - FIRST_WORD + step) % words
 
     def _known_turn(self) -> TurnContext:
         if self._turn is None:
             raise RuntimeError("a drafter is asked before its turn has begun")
         return self._turn
+
+
+def honest_claims(first: float, k: int) -> list[float]:
+    """What k guesses claim whose first is right with this chance, and the others as `side_chance` says."""
+    claims, rest = [first], 1.0 - first
+    for rank in range(1, k):
+        claims.append(rest * side_chance(rank))
+        rest -= claims[-1]
+    return claims
 
 
 class UselessDrafter(ReplayDrafter):
@@ -104,7 +118,8 @@ class UselessDrafter(ReplayDrafter):
     name = "useless"
 
     def _guesses(self, path: Sequence[int], k: int) -> list[Candidate]:
-        return [Candidate(self._wrong(len(path)), CLAIM_OF_USELESS, SOURCE)]
+        claims = [CLAIM_OF_USELESS * (1 - CLAIM_OF_USELESS) ** rank for rank in range(k)]
+        return [Candidate(self._wrong(len(path), rank), claim, SOURCE) for rank, claim in enumerate(claims)]
 
 
 class HostileDrafter(ReplayDrafter):

@@ -45,11 +45,13 @@ FACTORS: Mapping[str, Sequence[object]] = {
     "shaped": (False, True),
     "model": ("llama", "qwen2", "qwen3"),
     "rate": (0.0, 200.0),
+    "tree": ("off", "siblings:2", "on"),
 }
 
 SURELY_VERIFIED: Row = {
     "length": 5, "temperature": 0.7, "filters": "top_p", "company": False,
     "policy": "never", "shaped": False, "model": "llama", "rate": 0.0,
+    "tree": "on",
 }  # fmt: skip
 
 QUICK_LINK = LinkSpec(400, 400, 5, name="quick")
@@ -75,6 +77,7 @@ class Cell:
     shaped: bool
     model: ModelType
     rate: float
+    tree: str = "off"
     seed: int = 7
     text: str = TEXTS[1]
 
@@ -140,7 +143,7 @@ def make_drafter(cell: Cell, tokens: int, prompt_len: int) -> Drafter:
 async def _main(address: str, model: Model, cell: Cell, tokens: int) -> Completion:
     prompt = model.tokenizer.encode(cell.text)
     drafter = make_drafter(cell, tokens, len(prompt))
-    async with edge(address, model, drafter, cell.length) as client:
+    async with edge(address, model, drafter, cell.length, cell.tree) as client:
         # A first turn of one token loads the draft model, so that the second one is drafted from its start.
         first = await complete(client, prompt, _request(cell, 1, model))
         done = await complete(client, prompt, _request(cell, tokens, model))

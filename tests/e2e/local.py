@@ -27,6 +27,7 @@ from acespec.edge.client import Client
 from acespec.edge.completion import Completion, TextDelta
 from acespec.edge.controller import FixedController
 from acespec.edge.drafters.base import Drafter, QuietDrafter
+from acespec.edge.tree_shape import tree_shape
 from acespec.edge.turn_request import TurnRequest
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto.sampling_params import SamplingParams
@@ -107,9 +108,15 @@ async def verifier(
             yield f"127.0.0.1:{bound}"
 
 
-def edge(address: str, model: Model, drafter: Drafter | None = None, draft_tokens: int = 0) -> Client:
+def edge(
+    address: str, model: Model, drafter: Drafter | None = None, draft_tokens: int = 0, tree: str = "off"
+) -> Client:
     return Client(
-        Endpoint(address, insecure=True), model.tokenizer, drafter or QuietDrafter(), FixedController(draft_tokens)
+        Endpoint(address, insecure=True),
+        model.tokenizer,
+        drafter or QuietDrafter(),
+        FixedController(draft_tokens),
+        shape=tree_shape(tree),
     )
 
 

@@ -112,7 +112,7 @@ def _check_that_drafts_mattered(drafter: str, count: Counter[str]) -> None:
         case "mlx":
             assert accepted > 0.5 * drafted > 10
         case "oracle":
-            assert 0.2 * drafted < accepted < 0.95 * drafted
+            assert 0.1 * drafted < accepted < 0.95 * drafted  # Its siblings are wrong, so trees have many wrong rows.
             assert drafted > 10
         case "random" | "adversarial":
             assert accepted < 0.2 * drafted

@@ -96,6 +96,8 @@ def test_bad_drafting_options_are_named(model: Path, environment: dict[str, str]
     base = ("generate", "-p", "hi", "--verifier", "127.0.0.1:1", "--insecure", "--model", str(model))
     assert_one_line(acespec(*base, "--drafter", "crystal-ball", env=environment), 2, "crystal-ball", "ngram")
     assert_one_line(acespec(*base, "--num-draft-tokens", "lots", env=environment), 2, "lots", "auto")
+    assert_one_line(acespec(*base, "--controller", "lots", env=environment), 2, "lots", "--controller", "ucb")
+    assert_one_line(acespec(*base, env={**environment, "ACESPEC_DRAFT_TREE": "oak"}), 2, "oak", "siblings:K")
 
 
 def test_an_option_out_of_range_is_exit_2(environment: dict[str, str]) -> None:

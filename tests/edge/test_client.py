@@ -19,8 +19,9 @@ import trustme
 from acespec.edge.channel import Endpoint, channel_options, connect_timeout
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion, TextDelta
-from acespec.edge.controller import AutoController, FixedController
+from acespec.edge.controller import FixedController
 from acespec.edge.drafters.base import Candidate, Drafter, QuietDrafter
+from acespec.edge.rate_controller import RateController
 from acespec.edge.turn_request import TurnRequest
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto.errors import (
@@ -64,7 +65,7 @@ def make_client(
     server: FakeServer, tokenizer: Tokenizer, drafter: Drafter | None = None, outage_timeout: float = 20.0
 ) -> Client:
     endpoint = Endpoint(server.target, insecure=True)
-    return Client(endpoint, tokenizer, drafter or QuietDrafter(), AutoController(), outage_timeout=outage_timeout)
+    return Client(endpoint, tokenizer, drafter or QuietDrafter(), RateController(), outage_timeout=outage_timeout)
 
 
 async def collect(client: Client, ids: Sequence[int], request: TurnRequest) -> tuple[str, Completion]:

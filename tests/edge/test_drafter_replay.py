@@ -65,6 +65,36 @@ def test_each_depth_has_its_own_chance() -> None:
     assert [make(0.9, 0.5).propose(true_path(4 + d))[0].probability for d in range(3)] == [0.9, 0.5, 0.5]
 
 
+@pytest.mark.parametrize(("k", "share"), [(1, 0.8), (2, 0.9), (3, 0.94), (4, 0.955), (8, 0.9816)])
+def test_further_guesses_catch_their_share_of_the_misses(k: int, share: float) -> None:
+    drafter = make(0.8)
+    caught = first_right = 0
+    for start in range(4, 4004):
+        drafter._committed = start
+        guesses = drafter.propose([0] * start, k)
+        tokens = [guess.token for guess in guesses]
+        assert len(set(tokens)) == k, "guesses at one place differ"
+        assert tokens == sorted(tokens, key=lambda t: -guesses[tokens.index(t)].probability), "the best first"
+        assert sum(guess.probability for guess in guesses) == pytest.approx(share, abs=1e-4)
+        caught += truth(start) in tokens
+        first_right += tokens[0] == truth(start)
+    assert caught == pytest.approx(4000 * share, abs=80)
+    assert first_right == pytest.approx(3200, abs=80), "the first guess does not depend on how many there are"
+
+
+def test_the_right_token_may_be_followed_through_a_sibling() -> None:
+    drafter = make(0.5)
+    start = next(p for p in range(4, 400) if drafter._accuracy.rank(SEED, p, 4, 1, 4) == 1)
+    drafter._committed = start
+    first_guess, second = drafter.propose(true_path(start), 2)
+    assert second.token == truth(start) != first_guess.token
+    behind = [drafter.propose([*true_path(start), token], 4) for token in (first_guess.token, second.token)]
+    assert all(guess.token != truth(start + 1) for guess in behind[0]), "behind a wrong token all are wrong"
+    assert any(guess.token == truth(start + 1) for guess in behind[1]) == (
+        drafter._accuracy.rank(SEED, start + 1, 4, 2, 4) < 4
+    )
+
+
 def test_behind_a_wrong_token_everything_is_wrong_until_a_commit() -> None:
     drafter = make(1.0)
     path = [*true_path(8), (truth(8) + 1) % VOCAB]
@@ -121,6 +151,7 @@ class TestRecorded:
         assert [accuracy.right(2, p, 10, 1) for p in (10, 11, 12, 13)] == [True, False, True, True]
         assert [accuracy.claim(2, p, 10, 1) for p in (10, 11, 12)] == [0.9, 0.3, 0.8]
         assert not accuracy.right(3, 10, 10, 1)
+        assert [accuracy.rank(2, p, 10, 1, most) for p, most in ((10, 4), (11, 4), (11, 2), (13, 4))] == [0, 2, 2, 0]
         assert accuracy.claim(3, 10, 10, 1) == 0.0
 
     def test_a_trace_file_gives_ids_and_ranks(self, tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acespec.edge.controller import AutoController, FixedController
+from acespec.edge.controller import FixedController
+from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.base import QuietDrafter
 from acespec.edge.events import Committed, Finished, Reopened
+from acespec.edge.tree_shape import tree_shape
 from acespec.edge.turn_request import TurnRequest
 from acespec.proto.errors import Desync
 from acespec.proto.messages import FinishReason
@@ -23,15 +25,18 @@ from tests.edge.world import PROMPT, VOCAB, World, exchange, make_drafter, make_
 @given(
     seed=st.integers(0, 2**32),
     kind=st.sampled_from(["none", "random", "oracle", "perfect", "adversarial"]),
-    length=st.one_of(st.none(), st.integers(0, 16)),
+    length=st.one_of(st.sampled_from(["rate", "confidence", "ucb"]), st.integers(0, 16)),
     tokens=st.integers(1, 60),
     cuts=st.integers(0, 3),
+    tree=st.sampled_from(["off", "siblings:2", "siblings:8", "on"]),
 )
-def test_any_schedule_ends_with_the_known_ids(seed: int, kind: str, length: int | None, tokens: int, cuts: int) -> None:
+def test_any_schedule_ends_with_the_known_ids(
+    seed: int, kind: str, length: int | str, tokens: int, cuts: int, tree: str
+) -> None:
     truth = make_truth(seed, tokens)
-    controller = AutoController() if length is None else FixedController(length)
+    controller = make_controller(length)
     cloud = FakeCloud(truth, VOCAB, random.Random(seed), max_draft=8)
-    session = make_session(controller)
+    session = make_session(controller, tree_shape(tree))
     world = World(session, cloud, make_drafter(kind, truth), random.Random(seed + 1))
     world.cuts = cuts
     events = world.run(PROMPT, TurnRequest(max_tokens=tokens))

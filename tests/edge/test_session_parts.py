@@ -6,79 +6,175 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acespec.edge.draft_tree import DraftTree, Outcome
+from acespec.edge.draft_tree import BranchCache, DraftTree
 from acespec.edge.sequence import CommittedSequence
 from acespec.edge.stop_text import StopText
+from acespec.edge.survival import Guess
 from acespec.edge.wire_stats import WireStats
 from acespec.proto.framing import message_bytes
 from acespec.proto.nodes import ROOT, Node
 from acespec.proto.prefix import common_prefix
 
 
-def chain(*tokens: int, start: int = 0) -> DraftTree:
+def chain(*tokens: int) -> DraftTree:
     tree = DraftTree()
-    for position, token in enumerate(tokens, start):
-        tree.add(token, position, 0.5, 0.5)
+    grow(tree, ROOT, *tokens)
     return tree
+
+
+def grow(tree: DraftTree, parent: int, *tokens: int, given: float = 0.5) -> int:
+    """Put a path of guesses behind `parent`; its last key."""
+    for token in tokens:
+        guess = Guess("lm", tree.depth(parent) + 1, given, len(tree.children(parent)))
+        tree.asked(parent, silent=False)
+        parent = tree.add(parent, token, guess, given)
+    return parent
+
+
+def ship_all(tree: DraftTree, first_id: int, limit: int = 99) -> list[Node]:
+    return tree.ship(first_id, [key for key, _ in tree.unshipped()][:limit])
 
 
 def test_a_chain_is_shipped_once_and_in_order() -> None:
     tree = chain(7, 8)
-    assert tree.ship(0, 10) == [Node(ROOT, 7), Node(0, 8)]
-    tree.add(9, 2, 0.5, 0.5)
+    assert ship_all(tree, 0) == [Node(ROOT, 7), Node(0, 8)]
+    grow(tree, tree.main()[-1], 9)
     assert tree.has_unshipped()
-    assert tree.ship(2, 10) == [Node(1, 9)]
+    assert ship_all(tree, 2) == [Node(1, 9)]
     assert not tree.has_unshipped()
     assert tree.tokens_to(2) == [7, 8, 9]
 
 
-def test_shipping_respects_the_limit() -> None:
+def test_shipping_a_part_leaves_the_rest() -> None:
     tree = chain(7, 8, 9)
-    assert len(tree.ship(0, 2)) == 2
-    assert tree.ship(2, 2) == [Node(1, 9)]
+    assert len(ship_all(tree, 0, 2)) == 2
+    assert ship_all(tree, 2, 2) == [Node(1, 9)]
 
 
 def test_what_commits_pass_leaves_and_what_follows_stays() -> None:
     tree = chain(7, 8, 9)
-    tree.ship(0, 10)
-    outcomes, contradicted = tree.commit([7, 8])
-    assert outcomes == [Outcome(1, 0.5, True), Outcome(2, 0.5, True)]
-    assert not contradicted
+    ship_all(tree, 0)
+    assert [(o.guess.depth, o.predicted, o.right) for o in tree.commit([7, 8])] == [(1, 0.5, True), (2, 0.5, True)]
     assert tree.tokens_to(2) == [9]
     with pytest.raises(KeyError):
         tree.tokens_to(1)
-    assert tree.survival() == 0.5
+    assert tree.survival(tree.main()[-1]) == 0.5
+    assert tree.was_passed(1)
 
 
 def test_what_commits_contradict_goes_with_its_subtree() -> None:
     tree = chain(7, 8, 9)
-    outcomes, contradicted = tree.commit([7, 1])
-    assert outcomes == [Outcome(1, 0.5, True), Outcome(2, 0.5, False)]
-    assert contradicted
+    assert [(o.guess.depth, o.right) for o in tree.commit([7, 1])] == [(1, True), (2, False)]
     assert len(tree) == 0
-    assert tree.tip is None
+    assert tree.best(99) == ROOT
+    assert tree.cache == BranchCache(surprises=1)
 
 
 def test_a_node_whose_shipped_parent_was_passed_becomes_a_root() -> None:
     tree = chain(7, 8)
-    tree.ship(0, 1)
+    ship_all(tree, 0, 1)
     tree.commit([7])
-    assert tree.ship(1, 10) == [Node(ROOT, 8)]
+    assert ship_all(tree, 1) == [Node(ROOT, 8)]
 
 
 def test_a_new_epoch_ships_again() -> None:
     tree = chain(7, 8)
-    tree.ship(0, 10)
+    ship_all(tree, 0)
     tree.unship()
-    assert tree.ship(0, 10) == [Node(ROOT, 7), Node(0, 8)]
+    assert ship_all(tree, 0) == [Node(ROOT, 7), Node(0, 8)]
 
 
 def test_a_tree_can_be_cut_short() -> None:
     tree = chain(7, 8, 9)
-    tree.ship(0, 10)
+    ship_all(tree, 0)
     assert tree.cut(2)
-    assert [node.token for node in tree.path()] == [7, 8]
+    assert tree.tokens(tree.main()[-1]) == [7, 8]
     assert not tree.cut(2)
+
+
+def test_a_sibling_that_is_right_keeps_what_was_drafted_behind_it() -> None:
+    tree = chain(7, 8)
+    side = grow(tree, ROOT, 5, given=0.5)
+    grow(tree, side, 4, 3)
+    assert tree.survival(side) == 0.25
+    assert [(o.guess.rank, o.right) for o in tree.commit([5])] == [(0, False), (1, True)]
+    assert tree.tokens(tree.main()[-1]) == [4, 3]
+    assert tree.survival(tree.main()[0]) == 0.5, "survival counts from the committed prefix"
+    assert tree.cache == BranchCache(surprises=1, covered=1, shipped=0, saved=2)
+
+
+def test_of_the_guesses_at_one_place_those_behind_the_right_one_teach_nothing() -> None:
+    tree = chain(7)
+    grow(tree, ROOT, 5)
+    grow(tree, ROOT, 6)
+    assert [(o.guess.rank, o.right) for o in tree.commit([7])] == [(0, True)]
+
+
+def test_a_sibling_is_never_put_above_the_guess_before_it() -> None:
+    tree = DraftTree()
+    grow(tree, ROOT, 7, given=0.3)
+    key = grow(tree, ROOT, 8, given=0.9)
+    assert tree.survival(key) == 0.3
+    assert tree.confidence(ROOT, 0.5) == pytest.approx(0.2)
+
+
+def test_the_frontier_gives_the_likeliest_node_first() -> None:
+    tree = DraftTree()
+    assert tree.best(99) == ROOT
+    main = grow(tree, ROOT, 7, given=0.6)
+    side = grow(tree, ROOT, 8, given=0.9)
+    assert tree.best(99) == main
+    deeper = grow(tree, main, 9, given=0.5)
+    assert tree.best(99) == side
+    tree.asked(side, silent=True)
+    assert tree.best(99) == deeper
+    assert tree.best(2) is None, "nothing is drafted at the end or beyond"
+    tree.commit([8])
+    assert tree.best(99) == ROOT, "who was silent may know better now"
+
+
+def test_the_unlikeliest_unshipped_leaf_makes_room() -> None:
+    tree = chain(7, 8)
+    side = grow(tree, ROOT, 5, given=0.2)
+    assert side in tree
+    assert not tree.make_room(3, 0.05)
+    assert tree.make_room(3, 0.15)
+    assert side not in tree
+    ship_all(tree, 0)
+    assert not tree.make_room(2, 0.9), "what was shipped can be named by a commit"
+
+
+@given(st.data())
+def test_any_tree_follows_any_commits(data: st.DataObject) -> None:
+    """Whatever is drafted, shipped and committed, the tree holds exactly the guesses that agree with the text."""
+    tree, model, ids = DraftTree(), {}, list[int]()
+    shipped = 0
+    for _ in range(data.draw(st.integers(1, 25))):
+        match data.draw(st.sampled_from(("add", "add", "add", "ship", "commit", "unship"))):
+            case "add":
+                parent = data.draw(st.sampled_from([ROOT, *model]))
+                token = data.draw(st.integers(0, 2))
+                if tree.child(parent, token) is None:
+                    model[grow(tree, parent, token, given=data.draw(st.floats(0, 1)))] = (
+                        *model.get(parent, ids),
+                        token,
+                    )
+            case "ship":
+                shipped += len(ship_all(tree, shipped, data.draw(st.integers(0, 4))))
+            case "unship":
+                tree.unship()
+                shipped = 0
+            case "commit":
+                ids = ids + data.draw(st.lists(st.integers(0, 2), max_size=3))
+                tree.commit(ids)
+                model = {k: path for k, path in model.items() if len(path) > len(ids) and list(path[: len(ids)]) == ids}
+        assert {k: (*ids, *tree.tokens(k)) for k in model} == model
+        assert len(tree) == len(model)
+        assert all(0.0 <= tree.survival(k) <= 1.0 for k in model)
+        assert tree.deepest() == max((len(path) for path in model.values()), default=len(ids)) - len(ids)
+        best = tree.best(10_000)
+        fresh = [k for k in model if not tree.node(k).asked]
+        assert best == ROOT or (best in fresh and tree.survival(best) == max(map(tree.survival, fresh))) or not fresh
 
 
 @given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12))

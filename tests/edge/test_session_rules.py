@@ -111,7 +111,7 @@ def test_drafts_gather_while_the_link_is_busy() -> None:
     for i in range(16):
         job = session.draft_job()
         assert job is not None
-        session.drafted(job, [Candidate(i, 0.9, "lm")], seconds=0.001, silent=False)
+        session.drafted(job, [[Candidate(i, 0.9, "lm")]], seconds=0.001, silent=False)
         messages.append(draft_of(session, 0.001 * i))
     assert messages[0] is not None
     assert sum(m is not None for m in messages) < 10
@@ -122,7 +122,7 @@ def test_guesses_that_were_committed_meanwhile_are_fitted_in() -> None:
     job = session.draft_job()
     assert job is not None
     session.receive(1.0, commit_of(PROMPT, [9, 8]))
-    session.drafted(job, [Candidate(t, 0.9, "lm") for t in (9, 8, 7, 6)], seconds=0.001, silent=False)
+    session.drafted(job, [[Candidate(t, 0.9, "lm")] for t in (9, 8, 7, 6)], seconds=0.001, silent=False)
     assert session.path() == [*PROMPT, 9, 8, 7, 6]
 
 
@@ -131,7 +131,7 @@ def test_guesses_that_were_contradicted_meanwhile_are_dropped() -> None:
     job = session.draft_job()
     assert job is not None
     session.receive(1.0, commit_of(PROMPT, [9, 8]))
-    session.drafted(job, [Candidate(t, 0.9, "lm") for t in (9, 1, 7, 6)], seconds=0.001, silent=False)
+    session.drafted(job, [[Candidate(t, 0.9, "lm")] for t in (9, 1, 7, 6)], seconds=0.001, silent=False)
     assert session.path() == [*PROMPT, 9, 8]
 
 
@@ -139,12 +139,12 @@ def test_an_answer_to_a_path_that_was_contradicted_is_dropped() -> None:
     session = opened_session(FixedController(4))
     first = session.draft_job()
     assert first is not None
-    session.drafted(first, [Candidate(9, 0.9, "lm")], seconds=0.001, silent=False)
+    session.drafted(first, [[Candidate(9, 0.9, "lm")]], seconds=0.001, silent=False)
     second = session.draft_job()
     assert second is not None
     session.receive(1.0, commit_of(PROMPT, [8]))
-    assert second.version != session.version
-    session.drafted(second, [Candidate(7, 0.9, "lm")], seconds=0.001, silent=False)
+    assert session.is_void(second)
+    session.drafted(second, [[Candidate(7, 0.9, "lm")]], seconds=0.001, silent=False)
     assert session.path() == [*PROMPT, 8]
 
 
@@ -162,7 +162,7 @@ def test_what_was_in_flight_on_a_dead_stream_holds_nothing_back_on_the_next() ->
     for i in range(12):
         job = session.draft_job()
         assert job is not None
-        session.drafted(job, [Candidate(i, 0.9, "lm")], seconds=0.001, silent=False)
+        session.drafted(job, [[Candidate(i, 0.9, "lm")]], seconds=0.001, silent=False)
         draft_of(session, 0.001 * i)
     session.reconnect(0.1)
     session.poll(0.1)
@@ -177,7 +177,7 @@ def test_nothing_is_drafted_behind_an_end() -> None:
     session.start_turn(0.0, PROMPT, TurnRequest(max_tokens=50, end_ids=(2,)))
     job = session.draft_job()
     assert job is not None
-    session.drafted(job, [Candidate(2, 0.9, "lm")], seconds=0.001, silent=False)
+    session.drafted(job, [[Candidate(2, 0.9, "lm")]], seconds=0.001, silent=False)
     assert not session.wants_draft()
 
 

@@ -9,6 +9,7 @@ from acespec.edge.draft_desk import DraftJob
 from acespec.edge.drafters.base import Candidate, Drafter, QuietDrafter, TurnContext
 from acespec.edge.events import Event
 from acespec.edge.session import EdgeSession
+from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.edge.turn_request import TurnRequest
 from tests.drafters import AdversarialDrafter, OracleDrafter, RandomDrafter
 from tests.edge.fake_cloud import FakeCloud
@@ -22,8 +23,10 @@ def make_truth(seed: int, length: int) -> list[int]:
     return PROMPT + [dice.randrange(VOCAB) for _ in range(length)]
 
 
-def make_session(controller: Controller | None = None) -> EdgeSession:
-    return EdgeSession(fingerprint=bytes(16), vocab_size=VOCAB, controller=controller or FixedController(4))
+def make_session(controller: Controller | None = None, shape: TreeShape = CHAIN) -> EdgeSession:
+    return EdgeSession(
+        fingerprint=bytes(16), vocab_size=VOCAB, controller=controller or FixedController(4), shape=shape
+    )
 
 
 class World:
@@ -78,10 +81,10 @@ class World:
             self.job = self.session.draft_job()
             return
         path = list(self.job.path)
-        found: list[Candidate] = []
-        while len(found) < self.job.room and (best := self.drafter.propose(path)[:1]):
-            found += best
-            path.append(best[0].token)
+        found: list[list[Candidate]] = []
+        while len(found) < self.job.room and (level := self.drafter.propose(path, self.job.k)):
+            found.append(level)
+            path.append(level[0].token)
         self.session.drafted(self.job, found, seconds=0.001, silent=len(found) < self.job.room)
         self.job = None
 

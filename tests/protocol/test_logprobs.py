@@ -70,7 +70,7 @@ class Ends:
         if job := self.edge.draft_job():
             coming = self.truth[len(job.path) - len(PROMPT) :][: job.room]
             guesses = [t if self.dice.random() < self.right else self.dice.randrange(VOCAB) for t in coming]
-            found = [Candidate(t, 0.9, "lm") for t in guesses]
+            found = [[Candidate(t, 0.9, "lm")] for t in guesses]
             self.edge.drafted(job, found, seconds=0.001, silent=True)
 
     def up(self) -> None:

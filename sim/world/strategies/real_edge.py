@@ -10,6 +10,7 @@ from acespec.edge.drafters.base import Candidate, TurnContext
 from acespec.edge.drafters.replay import ReplayDrafter
 from acespec.edge.events import Committed, Event, Finished
 from acespec.edge.session import EdgeSession
+from acespec.edge.tree_shape import TreeShape
 from acespec.edge.turn_request import TurnRequest
 from acespec.proto.replay_text import end_id
 from acespec.sim.edge_driver import EdgeDriver
@@ -27,12 +28,17 @@ class RealEdge(EdgeDriver[NarrowStream[bytes]]):
         place: Place,
         verifier: RealVerifier,
         controller: Controller,
+        shape: TreeShape,
         drafter: ReplayDrafter,
         rate: float | None,
         forget: Callable[[int, int], None],
     ) -> None:
         session = EdgeSession(
-            fingerprint=FINGERPRINT, vocab_size=place.vocab, controller=controller, session_id=session_id(place.number)
+            fingerprint=FINGERPRINT,
+            vocab_size=place.vocab,
+            controller=controller,
+            session_id=session_id(place.number),
+            shape=shape,
         )
         super().__init__(place.agenda, session, place.token_s, hop_of(place.token_s))
         self._place = place
@@ -65,14 +71,8 @@ class RealEdge(EdgeDriver[NarrowStream[bytes]]):
                 self._forget(wish.seed, wish.prompt_len)
                 self._place.over()
 
-    def _guess(self, path: Sequence[int], count: int) -> list[Candidate]:
-        path = list(path)
-        found: list[Candidate] = []
-        for _ in range(count):
-            best = self._drafter.propose(path)[:1]
-            found += best
-            path += [candidate.token for candidate in best]
-        return found
+    def _propose(self, path: Sequence[int], k: int) -> list[Candidate]:
+        return self._drafter.propose(path, k)
 
 
 def hop_of(token_s: float) -> int:

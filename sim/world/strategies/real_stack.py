@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from acespec.cloud.scheduler import FreeRun
 from acespec.edge.controller import Controller
 from acespec.edge.drafters.replay import REPLAY_KINDS, Untimed
+from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.proto.errors import UsageError
 from acespec.sim.world.place import Actor, Place
 from acespec.sim.world.scenario import Value
@@ -31,11 +32,15 @@ class RealStack:
     def begin(self, place: Place) -> Actor:
         """See `Strategy.begin`."""
         drafter = self._drafter(place.text, place.accuracy, place.token_s, Untimed())
-        return RealEdge(place, self._verifier, self._controller(), drafter, self._rate, self._text.forget)
+        return RealEdge(place, self._verifier, self._controller(), self._shape(), drafter, self._rate, self._text.forget)
 
     def _controller(self) -> Controller:
         """Decides an edge's draft length."""
         raise NotImplementedError
+
+    def _shape(self) -> TreeShape:
+        """How wide its drafts are."""
+        return CHAIN
 
 
 def _policy(name: str) -> FreeRun:

@@ -63,7 +63,8 @@ ENTRIES: tuple[Entry, ...] = (
         "the real edge session and verifier, drafts up and commits down",
         "ours:Ours",
         (
-            Param("draft", "auto", "draft length: auto, or a number"),
+            Param("draft", "auto", "draft length: auto, a number, or a controller: rate, confidence, ucb, fixed:N"),
+            Param("tree", "on", "draft tree: on, off, or siblings:K"),
             _FREE_RUN,
             _RATE,
         ),

@@ -1,0 +1,27 @@
+"""One visit of a drafter: guesses behind a path, and on behind the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from acespec.edge.draft_desk import DraftJob, Level
+
+Propose = Callable[[Sequence[int], int], Level]
+"""`Drafter.propose`: what may follow a path, at most so many, best first."""
+
+
+def hop(job: DraftJob, propose: Propose, go_on: Callable[[int], bool]) -> tuple[list[Level], bool]:
+    """What a drafter says to a job while `go_on` (of the levels so far) holds; and whether it fell silent.
+
+    It ends where another place of the tree is likelier by what the drafter claims (`DraftJob.floor`).
+    """
+    found: list[Level] = []
+    path, claimed = list(job.path), 1.0
+    while len(found) < job.room and claimed >= job.floor and (not found or go_on(len(found))):
+        level = propose(path, job.k)[: job.k]
+        if not level:
+            return found, True
+        found.append(level)
+        path.append(level[0].token)
+        claimed *= level[0].probability
+    return found, False
