@@ -193,7 +193,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="length of a run")
     parser.add_argument("--sessions", type=int, help="run so many and do not saturate")
     parser.add_argument("--controller", default="rate")
-    parser.add_argument("--draft-tree", default="on")
+    parser.add_argument("--draft-tree", default="siblings:4")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     outcomes: list[Outcome] = []

@@ -80,7 +80,7 @@ def main() -> int:
         "--seconds", type=float, default=10.0, help="how long a plain run decodes, about; 3 x over losses"
     )
     parser.add_argument("--controller", help="of the honest and the useless drafter [rate]")
-    parser.add_argument("--draft-tree", default="on")
+    parser.add_argument("--draft-tree", default="siblings:4")
     parser.add_argument("--acceptance", default="0.8", help="of the honest drafter")
     parser.add_argument("--jobs", type=int, default=10, help="cells side by side")
     parser.add_argument("--json", type=Path, help="write the figures here too")

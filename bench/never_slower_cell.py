@@ -188,7 +188,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=12.0)
     parser.add_argument("--mode", action="append", choices=[m.name for m in DRAFTED])
     parser.add_argument("--controller", help="of the honest and the useless drafter [rate]")
-    parser.add_argument("--draft-tree", default="on")
+    parser.add_argument("--draft-tree", default="siblings:4")
     parser.add_argument("--acceptance", default="0.8", help="of the honest drafter")
     args = parser.parse_args()
     modes = [as_asked(m, args) for m in DRAFTED if not args.mode or m.name in args.mode]

@@ -8,9 +8,9 @@ from acespec.cloud.backend import SessionKey, TurnSpec
 from acespec.cloud.draw_rule import Constraint
 from acespec.proto import nodes, prompt
 from acespec.proto.errors import InvalidRequest, Mismatch
+from acespec.proto.golomb import Codec
 from acespec.proto.logprobs import MAX_TOP
 from acespec.proto.messages import PROTOCOL_VERSION, ModelCard, Open, Opened, OutputFormat
-from acespec.proto.verifier_pb2 import CODEC_RAW
 
 SERVED = (
     "temperature",
@@ -95,8 +95,9 @@ class Admission:
                 f"'{card.model}' here; point the edge's --model at the served model"
             )
         self._check_served(request)
-        if request.codec != CODEC_RAW:
-            raise InvalidRequest(f"codec {request.codec}: not served by this verifier; use {CODEC_RAW}")
+        if request.codec not in set(Codec):
+            codecs = ", ".join(str(codec.value) for codec in Codec)
+            raise InvalidRequest(f"codec {request.codec}: not served by this verifier; use one of {codecs}")
         self._check_ids("stop_ids", request.stop_ids)
         self._check_ids("logit_bias", [token for token, _ in request.params.logit_bias])
         if len(request.stop_ids) + len(request.stop_strings) > MAX_STOPS:
@@ -152,11 +153,11 @@ class Admission:
         wanted = self._default_rate if request.target_rate is None else request.target_rate
         return min(wanted, self._max_rate) if self._max_rate > 0 else wanted
 
-    def nodes(self, data: bytes, first_id: int) -> list[nodes.Node]:
-        """The nodes of a draft; raises `BadFrame`."""
+    def nodes(self, data: bytes, first_id: int, codec: int) -> list[nodes.Node]:
+        """The nodes of a draft, packed as the `Open` said; raises `BadFrame`."""
         if not data:
             return []
-        return nodes.unpack(data, first_id, self._card.vocab_size, self._card.max_nodes)
+        return nodes.unpack(data, first_id, self._card.vocab_size, self._card.max_nodes, codec)
 
     def opened(self, request: Open, kept: int, resumed: bool) -> Opened:
         """The answer to `request`."""

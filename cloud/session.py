@@ -256,7 +256,7 @@ class Session:
         self._frame_at = now
         self._heard(now, message.received)
         self._pacer.acknowledged(now, message.received, (message.held_ms or 0) / 1000)
-        unpacked = self._admission.nodes(message.nodes, self._node_count)
+        unpacked = self._admission.nodes(message.nodes, self._node_count, self._opened.codec)
         first, self._node_count = self._node_count, self._node_count + len(unpacked)
         base = message.received if message.base is None else message.base
         if base > message.received:
@@ -349,5 +349,5 @@ class Session:
 
 def _same_turn(a: Open, b: Open) -> bool:
     """True if two `Open`s ask for the same output."""
-    neutral = {"epoch": 0, "keep": (), "append": b"", "target_rate": None, "model": ""}
+    neutral = {"epoch": 0, "keep": (), "append": b"", "target_rate": None, "model": "", "codec": 0}
     return dataclasses.replace(a, **neutral) == dataclasses.replace(b, **neutral)  # type: ignore[arg-type]

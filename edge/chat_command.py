@@ -29,8 +29,8 @@ def run(options: RunOptions) -> None:
     tokenizer = options.tokenizer()
     chat = ChatIds(tokenizer, options.system_prompt)
     # One loop for all turns: the stream and the session's KV in the cloud live on between them.
-    with asyncio.Runner() as runner:
-        client = runner.run(_enter(options.client(tokenizer)))
+    with options.open_trace() as trace, asyncio.Runner() as runner:
+        client = runner.run(_enter(options.client(tokenizer, trace)))
         try:
             while (line := _ask()) is not None:
                 _turn(runner, client, chat, line, options.request(tokenizer))

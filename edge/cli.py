@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from acespec.edge import cli_options as opt
+from acespec.edge.trace_cli import app as trace_app
 from acespec.models.cli import app as models_app
 from acespec.proto.command_line import ConfigOption, LogLevelOption, run, start_logging
 from acespec.proto.sampling_params import SamplingParams
@@ -20,9 +21,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(models_app)
+app.add_typer(trace_app)
 
 DEFAULT_MODEL = "smollm2-135m"
-DEFAULT_TREE = "on"
+DEFAULT_TREE = "siblings:4"
 
 
 @app.callback()
@@ -57,6 +59,7 @@ def generate(
     max_kv_size: opt.MaxKvSize = 4096,
     draft_threads: opt.DraftThreads = 1,
     offline: opt.Offline = False,
+    trace: opt.TraceFile = None,
     system_prompt: opt.SystemPrompt = None,
     temp: opt.Temperature = 0.0,
     top_p: opt.TopP = 1.0,
@@ -112,6 +115,7 @@ def generate(
         ignore_eos=ignore_eos,
         top_logprobs=generate_command.alternatives(logprobs, top_logprobs, as_json),
         format=output_format(json_schema, json_object, regex, grammar),
+        trace=trace,
     )
     generate_command.run(options, prompt, raw=raw, as_object=as_json, choices=choices)
 
@@ -137,6 +141,7 @@ def chat(
     max_kv_size: opt.MaxKvSize = 4096,
     draft_threads: opt.DraftThreads = 1,
     offline: opt.Offline = False,
+    trace: opt.TraceFile = None,
     system_prompt: opt.SystemPrompt = None,
     temp: opt.Temperature = 0.0,
     top_p: opt.TopP = 1.0,
@@ -187,6 +192,7 @@ def chat(
             stop=tuple(stop or ()),
             min_tokens=min_tokens,
             format=output_format(json_schema, json_object, regex, grammar),
+            trace=trace,
         )
     )
 

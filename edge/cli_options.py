@@ -122,7 +122,8 @@ DraftTreeShape = Annotated[
     str,
     typer.Option(
         "--draft-tree",
-        help="Shape of drafts: off (a chain), siblings:K (K guesses at each place of a chain), on (a tree).",
+        help="Shape of drafts: off (a chain), siblings:K (a chain, K guesses at each place), on (a tree: faster where "
+        "the verifier is slow, for three times the drafting).",
         envvar="ACESPEC_DRAFT_TREE",
         rich_help_panel=MODEL,
     ),
@@ -137,6 +138,15 @@ DraftThreads = Annotated[
         min=1,
         help="CPU threads of a draft model in llama.cpp or torch; more than there are idle cores is much slower.",
         envvar="ACESPEC_DRAFT_THREADS",
+        rich_help_panel=MODEL,
+    ),
+]
+TraceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        help="Write every decision, draft, message and commit into this file; see acespec trace show.",
+        envvar="ACESPEC_TRACE",
         rich_help_panel=MODEL,
     ),
 ]

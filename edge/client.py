@@ -28,6 +28,7 @@ from acespec.edge.stop_text import StopText
 from acespec.edge.stream import Stream, StreamEnded
 from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.edge.turn_request import TurnRequest
+from acespec.edge.watch import Outage, SessionWatcher
 from acespec.edge.wire_stats import WireTotals
 from acespec.models.text_stream import TextStream
 from acespec.models.tokenizer import Tokenizer
@@ -86,7 +87,7 @@ class Client:
             drafter,
             self.session,
             on_drafts=self._wake_stream,
-            on_cost=lambda seconds: controller.drafted(seconds, 1),
+            on_cost=self.session.proposal_takes,
         )
         self._inbox: asyncio.Queue[Event | StreamEnded | BaseException] = asyncio.Queue()
         self._stream: Stream | None = None
@@ -95,7 +96,13 @@ class Client:
         self._attempt = 0
         self._down_since: float | None = None
         self._reconnects = 0
+        self._watcher: SessionWatcher | None = None
         self.opened = asyncio.Event()
+
+    def watch(self, watcher: SessionWatcher) -> None:
+        """Let `watcher` see the session, and outages. Call it before the first turn, once."""
+        self._watcher = watcher
+        self.session.watch(watcher)
 
     async def __aenter__(self) -> Self:
         self._drafting = asyncio.create_task(self._worker.run())
@@ -276,6 +283,8 @@ class Client:
         await self._drop_stream()
         if not ended.retry or not self._served:
             raise ended.error
+        if self._watcher is not None:
+            self._watcher.saw(Outage(str(ended.error)))
         now = time.monotonic()
         if self._down_since is None:
             log.warning("%s; resuming", ended.error)

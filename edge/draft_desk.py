@@ -14,8 +14,11 @@ from acespec.edge.controller import Controller
 from acespec.edge.draft_tree import DraftTree
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.prices import FREE, Prices
+from acespec.edge.remembered import Remembered
 from acespec.edge.survival import Guess
 from acespec.edge.tree_shape import CHAIN, TreeShape
+from acespec.edge.watch import Drafted, GuessSeen, JobGiven, SessionWatcher
+from acespec.edge.watched_controller import WatchedController
 from acespec.proto.nodes import ROOT
 
 Level = Sequence[Candidate]
@@ -25,9 +28,9 @@ Level = Sequence[Candidate]
 @dataclass(frozen=True, slots=True)
 class DraftJob:
     """What a drafter should do now: give up to `k` guesses behind `path`, and go on behind the first of them for at
-    most `room` levels, or until what it claims for that path falls below `floor`.
+    most `room` levels.
 
-    `node` is where the path ends in the draft tree.
+    `node` is where the path ends in the draft tree; `number` counts the jobs of a session.
     """
 
     version: int
@@ -35,7 +38,7 @@ class DraftJob:
     path: list[int]
     room: int
     k: int = 1
-    floor: float = 0.0
+    number: int = 0
 
 
 class DraftDesk:
@@ -59,6 +62,16 @@ class DraftDesk:
         self._vocab_size = vocab_size
         self._end_ids: Collection[int] = ()
         self._end = 0
+        self._lessons = 0
+        self._found = Remembered(self._find_place)
+        self._jobs = 0
+        self._watcher: SessionWatcher | None = None
+        self._seen: list[GuessSeen] = []
+
+    def watch(self, watcher: SessionWatcher) -> None:
+        """Let `watcher` see jobs, drafts and decisions."""
+        self._watcher = watcher
+        self.controller = WatchedController(self.controller, watcher)
 
     def start(self, committed: int, end: int, end_ids: Collection[int]) -> None:
         """A new turn: its sequence grows from `committed` to at most `end` tokens; an id of `end_ids` is its last."""
@@ -86,10 +99,12 @@ class DraftDesk:
         node = self._place()
         if node is None:
             return None
-        survival = self.tree.survival(node)
-        floor = self.tree.runner_up() / survival if self._shape.branches and survival > 0 else 0.0
         path = [*ids, *self.tree.tokens(node)]
-        return DraftJob(self.version, node, path, self._last - len(path), self._shape.width, floor)
+        self._jobs += 1
+        job = DraftJob(self.version, node, path, self._last - len(path), self._shape.width, self._jobs)
+        if self._watcher is not None:
+            self._watcher.saw(JobGiven(job.number, node, len(path), job.room, job.k, self.tree.survival(node)))
+        return job
 
     def wants(self) -> bool:
         """True if there is work for a drafter."""
@@ -105,7 +120,17 @@ class DraftDesk:
         """The first position that is not to be drafted; the last token is the target's own in any case."""
         return min(self.tree.base + self.cap, self._end - 1)
 
+    @property
+    def state(self) -> tuple[int, int, Prices]:
+        """What decisions depend on: the tree, what the controller has learned, the prices."""
+        return self.tree.changes, self._lessons, self.prices
+
     def _place(self) -> int | None:
+        """Where to draft next."""
+        return self._found.answer(self.state)
+
+    def _find_place(self) -> int | None:
+        self.tree.aim_beyond(self.prices.headway)
         node = self.tree.best(self._last)
         if node is None:
             return None
@@ -116,28 +141,48 @@ class DraftDesk:
         """True if the answer to a job would be dropped."""
         return job.version != self.version or not (job.node in self.tree or self.tree.was_passed(job.node))
 
+    def is_outbid(self, job: DraftJob) -> bool:
+        """True if drafting had better go on elsewhere: what was found behind the job's path so far is still welcome."""
+        place = self._place()
+        return self.is_void(job) or (place is not None and place != job.node)
+
     def take(self, ids: Sequence[int], job: DraftJob, levels: Sequence[Level], seconds: float, silent: bool) -> None:
         """See `EdgeSession.drafted`."""
         self.controller.drafted(seconds, len(levels))
-        if self.is_void(job):
-            return
+        self._lessons += 1
+        self._seen = []
+        fate = "void" if self.is_void(job) else self._fit(ids, job, levels, silent)
+        if self._watcher is not None:
+            self._watcher.saw(Drafted(job.number, seconds, len(levels), fate, silent, tuple(self._seen)))
+
+    def proposal_takes(self, seconds: float) -> None:
+        """What a proposal takes is known before one was made."""
+        self.controller.drafted(seconds, 1)
+        self._lessons += 1
+
+    def committed(self, now: float, ids: Sequence[int], new: int) -> int:
+        """The last `new` of `ids` are final now: drop what they pass or contradict, and learn from it; how many of them
+        had been guessed."""
+        outcomes = self.tree.commit(ids)
+        if new:
+            self.controller.committed(now, new, outcomes)
+            self._lessons += 1
+        return sum(outcome.right for outcome in outcomes)
+
+    def _fit(self, ids: Sequence[int], job: DraftJob, levels: Sequence[Level], silent: bool) -> str:
+        """Put an answer into the tree, behind what is final by now; what became of it (`Drafted.fate`)."""
         passed = len(ids) - len(job.path)
         for position, level in enumerate(levels[: max(0, passed)], len(job.path)):
             if not level or level[0].token != ids[position]:
-                return
+                return "wrong"
         parent = ROOT if passed >= 0 else job.node
         for level in levels[max(0, passed) :]:
             parent = self._add_level(parent, level)
             if parent == ROOT:
-                return
+                return "kept"
         if silent and len(levels) >= passed:
             self.tree.asked(parent, silent=True)
-
-    def committed(self, now: float, ids: Sequence[int], new: int) -> None:
-        """The last `new` of `ids` are final now: drop what they pass or contradict, and learn from it."""
-        outcomes = self.tree.commit(ids)
-        if new:
-            self.controller.committed(now, new, outcomes)
+        return "kept"
 
     def _add_level(self, parent: int, level: Level) -> int:
         """Put guesses behind a node; the first of them, or ROOT if it is not wanted."""
@@ -149,12 +194,20 @@ class DraftDesk:
             share = claim if rank == 0 else min(1.0, claim / rest) if rest > 0 else 0.0
             rest -= claim
             key = self._add(parent, candidate, share)
+            if self._watcher is not None:
+                self._seen.append(self._sight(parent, candidate, claim, rank, key))
             if rank == 0:
                 first = key
             if key is None:
                 break
         self.tree.asked(parent, silent=first is None)
         return ROOT if first is None else first
+
+    def _sight(self, parent: int, candidate: Candidate, claim: float, rank: int, key: int | None) -> GuessSeen:
+        position = self.tree.base + self.tree.depth(parent)
+        survival = self.tree.survival(key) if key is not None else 0.0
+        key = ROOT if key is None else key
+        return GuessSeen(position, candidate.token, candidate.source, claim, rank, survival, parent, key)
 
     def _add(self, parent: int, candidate: Candidate, share: float) -> int | None:
         """The guess's node; None if it is not worth one."""
@@ -166,11 +219,12 @@ class DraftDesk:
             return None
         guess = Guess(candidate.source, depth, share, rank)
         given = self.controller.confidence(guess)
-        survival = tree.survival(parent) * tree.confidence(parent, given)
+        confidence = tree.confidence(parent, given)
+        survival = tree.survival(parent) * confidence
         if not self.controller.keep(depth, survival).go or not tree.make_room(self._most_nodes, survival):
             return None
         grows = candidate.token not in self._end_ids and (rank == 0 or self._shape.branches)
-        return tree.add(parent, candidate.token, guess, given, grows=grows)
+        return tree.add(parent, candidate.token, guess, given, confidence=confidence, grows=grows)
 
 
 def _as_probability(value: float) -> float:

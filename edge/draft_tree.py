@@ -3,19 +3,23 @@
 A node stays until a commit contradicts it or passes its position, acknowledged or not, so that a commit can name it.
 When a commit contradicts the first guess but finds a sibling, what was drafted behind that sibling becomes the tree:
 the branch cache (AceSpec, arXiv 2609.02514). The frontier holds the nodes behind which nothing was asked yet, the
-likeliest first. A node's wire id is given when it is shipped; a new epoch takes all wire ids back.
+most promising first. A node's wire id is given when it is shipped; a new epoch takes all wire ids back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from acespec.edge.branch_cache import BranchCache
+from acespec.edge.frontier import Frontier
+from acespec.edge.ranking import Ranking
 from acespec.edge.survival import Guess, Outcome
 from acespec.proto import nodes
 from acespec.proto.nodes import ROOT
 
+GOES_ON = 0.8
+"""About the chance that a path goes on by one more token."""
 REMEMBERED = 64
 """Matched nodes whose keys are still known, for drafts that were asked behind them."""
 
@@ -45,23 +49,6 @@ class DraftNode:
     wire_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BranchCache:
-    """What became of the first guesses that commits contradicted.
-
-    Attributes:
-        surprises: how many.
-        covered: those whose right token was a sibling in the tree.
-        shipped: those whose right token the cloud had been sent, too: it went on by itself.
-        saved: tokens behind such siblings that needed no redraft.
-    """
-
-    surprises: int = 0
-    covered: int = 0
-    shipped: int = 0
-    saved: int = 0
-
-
 class DraftTree:
     """Nodes by key; keys rise, so a parent precedes its children. ROOT stands for the committed prefix.
 
@@ -77,10 +64,13 @@ class DraftTree:
         self.changes = 0
         self._nodes: dict[int, DraftNode] = {}
         self._children: dict[int, list[int]] = {ROOT: []}
+        self._standing: dict[int, int] = {}  # nodes at each position
+        self._unshipped = Ranking()
         self._by_wire: dict[int, int] = {}
         self._next_key = 0
         self._root_asked = False
-        self._frontier: list[tuple[float, int]] = [(-1.0, ROOT)]
+        self._aim = 0
+        self._frontier = Frontier()
         self._silent: set[int] = set()
         self._passed: dict[int, None] = {}
 
@@ -102,7 +92,10 @@ class DraftTree:
 
     def child(self, key: int, token: int) -> int | None:
         """The guess `token` behind a node, if it is there."""
-        return next((k for k in self.children(key) if self._nodes[k].token == token), None)
+        for k in self._children.get(key, ()):
+            if self._nodes[k].token == token:
+                return k
+        return None
 
     def depth(self, key: int) -> int:
         """Unverified tokens of the path to a node, itself included; 0 for ROOT."""
@@ -127,7 +120,7 @@ class DraftTree:
 
     def deepest(self) -> int:
         """Length of the longest path."""
-        return max((node.position for node in self._nodes.values()), default=self.base - 1) - self.base + 1
+        return max(self._standing, default=self.base - 1) - self.base + 1
 
     def was_passed(self, key: int) -> bool:
         """True if a commit has lately confirmed the node."""
@@ -140,9 +133,24 @@ class DraftTree:
         self.clear()
         self.base = base
 
-    def add(self, parent: int, token: int, guess: Guess, given: float, *, grows: bool = True) -> int:
-        """Put a guess behind `parent`, after those that are there already; its key. `grows`: it may be asked about."""
-        confidence = self.confidence(parent, given)
+    def add(
+        self,
+        parent: int,
+        token: int,
+        guess: Guess,
+        given: float,
+        *,
+        confidence: float | None = None,
+        grows: bool = True,
+    ) -> int:
+        """Put a guess behind `parent`, after those that are there already; its key.
+
+        Args:
+            confidence: what `confidence` says of it, if that was asked already.
+            grows: it may be asked about.
+        """
+        if confidence is None:
+            confidence = self.confidence(parent, given)
         siblings = self._children.setdefault(parent, [])
         key = self._next_key
         self._next_key += 1
@@ -150,9 +158,11 @@ class DraftTree:
         position = self.base if parent == ROOT else self._nodes[parent].position + 1
         survival = self.survival(parent) * confidence
         self._nodes[key] = DraftNode(parent, token, position, guess, given, confidence, survival, grows)
+        self._standing[position] = self._standing.get(position, 0) + 1
+        self._unshipped.add(survival, key)
         siblings.append(key)
         if grows:
-            heappush(self._frontier, (-survival, key))
+            self._frontier.add(self._promise(key), key)
         return key
 
     def confidence(self, parent: int, given: float) -> float:
@@ -160,21 +170,22 @@ class DraftTree:
 
         It is never above that of the guess before it: what is shipped first counts as the better one.
         """
-        siblings = [self._nodes[k].confidence for k in self.children(parent)]
-        return min(siblings[-1], max(0.0, 1.0 - sum(siblings)) * given) if siblings else given
+        siblings = self._children.get(parent)
+        if not siblings:
+            return given
+        chances = [self._nodes[k].confidence for k in siblings]
+        return min(chances[-1], max(0.0, 1.0 - sum(chances)) * given)
+
+    def aim_beyond(self, depth: int) -> None:
+        """Nodes up to `depth` gain nothing by themselves: what promises most is what gets beyond it."""
+        if depth != self._aim:
+            self._aim = depth
+            self._refill()
 
     def best(self, end: int) -> int | None:
-        """The likeliest node that nobody was asked about, at a position below `end` - 1; None if there is none."""
-        while self._frontier:
-            key = self._frontier[0][1]
-            if key in self and not self._was_asked(key) and self.base + self.depth(key) < end:
-                return key
-            heappop(self._frontier)  # What is too deep now comes back with the next commit.
-        return None
-
-    def runner_up(self) -> float:
-        """About the survival of the second likeliest node of the frontier; 0 if there is none."""
-        return max((-value for value, key in self._frontier[1:3] if key in self._nodes), default=0.0)
+        """The most promising node that nobody was asked about, at a position below `end` - 1; None if there is none."""
+        # What is too deep now comes back with the next commit.
+        return self._frontier.best(lambda key: self._is_open(key, end))
 
     def asked(self, key: int, *, silent: bool) -> None:
         """A drafter has said what follows a node; `silent`: nothing, and it may know better after the next commit."""
@@ -190,7 +201,7 @@ class DraftTree:
         """Have less than `most` nodes, at the cost of the unlikeliest unshipped leaf; False if a node of `survival` is
         not worth that."""
         while len(self._nodes) >= most:
-            worst = min(self._unshipped_leaves(), key=self.survival, default=None)
+            worst = self._unlikeliest_leaf()
             if worst is None or self.survival(worst) >= survival:
                 return False
             self._drop(worst)
@@ -200,16 +211,15 @@ class DraftTree:
 
     def has_unshipped(self) -> bool:
         """True if a node has no wire id yet."""
-        return len(self._by_wire) < len(self._nodes)
+        return len(self._unshipped) > 0
 
     def has_shipped(self) -> bool:
         """True if the other end may hold a node that nothing is known of yet."""
         return bool(self._by_wire)
 
-    def unshipped(self) -> list[tuple[int, DraftNode]]:
+    def unshipped(self) -> Iterator[tuple[int, DraftNode]]:
         """Nodes without a wire id, the likeliest first, parents before their children."""
-        waiting = [(key, node) for key, node in self._nodes.items() if node.wire_id is None]
-        return sorted(waiting, key=lambda item: -item[1].survival)
+        return ((key, self._nodes[key]) for key in self._unshipped)
 
     def ship(self, first_id: int, keys: Sequence[int]) -> list[nodes.Node]:
         """Give wire ids from `first_id` on to unshipped nodes, parents first; the nodes as they go out."""
@@ -219,6 +229,7 @@ class DraftTree:
             shipped.append(nodes.Node(self._wire_parent(node), node.token))
             node.wire_id = wire_id
             self._by_wire[wire_id] = key
+            self._unshipped.remove(node.survival, key)
         self.changes += 1
         return shipped
 
@@ -228,6 +239,7 @@ class DraftTree:
         self.changes += 1
         for node in self._nodes.values():
             node.wire_id = None
+        self._unshipped.refill((node.survival, key) for key, node in self._nodes.items())
 
     def tokens_to(self, wire_id: int) -> list[int]:
         """The tokens from the committed prefix to a shipped node. Raises KeyError if it is not held."""
@@ -269,6 +281,8 @@ class DraftTree:
         """Drop every node."""
         self._nodes.clear()
         self._children = {ROOT: []}
+        self._standing.clear()
+        self._unshipped.refill(())
         self._by_wire.clear()
         self._silent.clear()
         self._passed.clear()
@@ -287,8 +301,10 @@ class DraftTree:
         self.base = base
         for key in children:
             self._nodes[key].parent = ROOT
-        for node in self._nodes.values():
-            node.survival = min(1.0, node.survival / certain) if certain > 0 else 0.0
+        if 0.0 < certain < 1.0:
+            for node in self._nodes.values():
+                node.survival /= certain
+        self._unshipped.refill((self._nodes[key].survival, key) for key in self._unshipped)
         for key in self._silent & self._nodes.keys():
             self._nodes[key].asked = False
         self._silent.clear()
@@ -296,10 +312,7 @@ class DraftTree:
 
     def _pass(self, key: int) -> int:
         """Take a confirmed node out, not what follows it; its parent."""
-        node = self._nodes.pop(key)
-        self._children.pop(key, None)
-        if node.wire_id is not None:
-            del self._by_wire[node.wire_id]
+        node = self._forget(key)
         self._passed[key] = None
         if len(self._passed) > REMEMBERED:
             del self._passed[next(iter(self._passed))]
@@ -311,30 +324,41 @@ class DraftTree:
         return [Outcome(self._nodes[key].guess, self._nodes[key].given, key == right) for key in tried]
 
     def _count_surprise(self, right: int | None) -> None:
-        cache = self.cache
         if right is None:
-            self.cache = replace(cache, surprises=cache.surprises + 1)
+            self.cache = self.cache.missed()
             return
         behind = sum(1 for _ in self._below(right)) - 1
-        self.cache = BranchCache(
-            cache.surprises + 1,
-            cache.covered + 1,
-            cache.shipped + (self._nodes[right].wire_id is not None),
-            cache.saved + behind,
-        )
+        self.cache = self.cache.hit(shipped=self._nodes[right].wire_id is not None, saved=behind)
 
     def _refill(self) -> None:
         self.changes += 1
-        self._frontier = [(-n.survival, key) for key, n in self._nodes.items() if n.grows and not n.asked]
-        if not self._root_asked:
-            self._frontier.append((-1.0, ROOT))
-        heapify(self._frontier)
+        places = [(self._promise(key), key) for key, node in self._nodes.items() if node.grows and not node.asked]
+        self._frontier.refill(places if self._root_asked else [*places, (1.0, ROOT)])
+
+    def _promise(self, key: int) -> float:
+        """About the chance that a path through a node gets beyond what gains nothing."""
+        node = self._nodes[key]
+        missing = self._aim - (node.position - self.base)
+        return node.survival * GOES_ON**missing if missing > 0 else node.survival
+
+    def _is_open(self, key: int, end: int) -> bool:
+        """A node that is held, that nobody was asked about, and that leaves room for another below `end` - 1."""
+        if key == ROOT:
+            return not self._root_asked and self.base < end
+        node = self._nodes.get(key)
+        return node is not None and not node.asked and node.position + 1 < end
+
+    def _unlikeliest_leaf(self) -> int | None:
+        """Of what is not shipped, of equals the oldest. What follows a node is never above it: it is near the end."""
+        worst: int | None = None
+        for key in reversed(self._unshipped):
+            if worst is not None and self._nodes[key].survival > self._nodes[worst].survival:
+                break
+            worst = worst if self._children.get(key) else key
+        return worst
 
     def _was_asked(self, key: int) -> bool:
         return self._root_asked if key == ROOT else self._nodes[key].asked
-
-    def _unshipped_leaves(self) -> Iterable[int]:
-        return (k for k, node in self._nodes.items() if node.wire_id is None and not self._children.get(k))
 
     def _below(self, key: int) -> Iterator[int]:
         """A node and everything behind it."""
@@ -349,11 +373,21 @@ class DraftTree:
         if siblings and key in siblings:
             siblings.remove(key)
         for each in list(self._below(key)):
-            node = self._nodes.pop(each)
-            self._children.pop(each, None)
-            if node.wire_id is not None:
-                del self._by_wire[node.wire_id]
+            self._forget(each)
         self.changes += 1
+
+    def _forget(self, key: int) -> DraftNode:
+        """Take a node out of everything but its parent's children."""
+        node = self._nodes.pop(key)
+        self._children.pop(key, None)
+        if node.wire_id is None:
+            self._unshipped.remove(node.survival, key)
+        else:
+            del self._by_wire[node.wire_id]
+        self._standing[node.position] -= 1
+        if not self._standing[node.position]:
+            del self._standing[node.position]
+        return node
 
     def _up_from(self, key: int) -> list[DraftNode]:
         path: list[DraftNode] = []

@@ -76,7 +76,7 @@ class DraftWorker:
 
     def wake(self) -> None:
         """Something changed: there may be work, or the work at hand may be void."""
-        if self._job is not None and self._session.is_void(self._job):
+        if self._job is not None and self._session.is_outbid(self._job):
             self._interrupted = True
         self._wake.set()
 

@@ -11,6 +11,7 @@ from acespec.edge.choices import choices as answers
 from acespec.edge.completion import Completion, TextDelta
 from acespec.edge.report import Json, as_json, as_line
 from acespec.edge.run_options import RunOptions
+from acespec.edge.trace_writer import TraceWriter
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto.errors import UsageError
 
@@ -29,10 +30,11 @@ def run(options: RunOptions, prompt: str | None, *, raw: bool, as_object: bool, 
     """
     options.endpoint()  # Complain about the address before anything is fetched or read.
     text = _prompt(prompt)
-    if choices == 1:
-        asyncio.run(_generate(options, text, raw, as_object))
-    else:
-        asyncio.run(_several(options, text, raw, as_object, choices))
+    with options.open_trace() as trace:
+        if choices == 1:
+            asyncio.run(_generate(options, text, raw, as_object, trace))
+        else:
+            asyncio.run(_several(options, text, raw, as_object, choices, trace))
 
 
 def alternatives(logprobs: bool, top: int, as_object: bool) -> int | None:
@@ -48,11 +50,11 @@ def alternatives(logprobs: bool, top: int, as_object: bool) -> int | None:
     return top if logprobs else None
 
 
-async def _generate(options: RunOptions, prompt: str, raw: bool, as_object: bool) -> None:
+async def _generate(options: RunOptions, prompt: str, raw: bool, as_object: bool, trace: TraceWriter | None) -> None:
     tokenizer = options.tokenizer()
     text, ids = encode_prompt(tokenizer, prompt, options.system_prompt, raw)
     async with (
-        options.client(tokenizer) as client,
+        options.client(tokenizer, trace) as client,
         aclosing(client.stream(ids, options.request(tokenizer), text=text)) as parts,
     ):
         async for part in parts:
@@ -66,10 +68,12 @@ async def _generate(options: RunOptions, prompt: str, raw: bool, as_object: bool
                     _conclude(part)
 
 
-async def _several(options: RunOptions, prompt: str, raw: bool, as_object: bool, n: int) -> None:
+async def _several(
+    options: RunOptions, prompt: str, raw: bool, as_object: bool, n: int, trace: TraceWriter | None
+) -> None:
     tokenizer = options.tokenizer()
     text, ids = encode_prompt(tokenizer, prompt, options.system_prompt, raw)
-    done = await answers(lambda: options.client(tokenizer), ids, options.request(tokenizer), n, text=text)
+    done = await answers(lambda: options.client(tokenizer, trace), ids, options.request(tokenizer), n, text=text)
     if as_object:
         objects: list[Json] = [as_json(answer, tokenizer) for answer in done]
         _print_json(objects)

@@ -13,15 +13,15 @@ Propose = Callable[[Sequence[int], int], Level]
 def hop(job: DraftJob, propose: Propose, go_on: Callable[[int], bool]) -> tuple[list[Level], bool]:
     """What a drafter says to a job while `go_on` (of the levels so far) holds; and whether it fell silent.
 
-    It ends where another place of the tree is likelier by what the drafter claims (`DraftJob.floor`).
+    It does not turn to another place of the tree in between, likely as one may be: what leaves together shares the
+    headers of a message.
     """
     found: list[Level] = []
-    path, claimed = list(job.path), 1.0
-    while len(found) < job.room and claimed >= job.floor and (not found or go_on(len(found))):
+    path = list(job.path)
+    while len(found) < job.room and (not found or go_on(len(found))):
         level = propose(path, job.k)[: job.k]
         if not level:
             return found, True
         found.append(level)
         path.append(level[0].token)
-        claimed *= level[0].probability
     return found, False

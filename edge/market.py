@@ -12,8 +12,6 @@ RATE_FADE = 0.999
 arrives rarely. So a price must not follow it down at once, or a link that is used little would seem dear and be used
 even less."""
 JITTER_WEIGHT = 0.1
-LEAST_BUSY = 0.2
-"""A link is never quite free: acknowledgements follow."""
 
 
 class Market:
@@ -50,6 +48,5 @@ class Market:
             verify=self._verify,
             load=self._load,
             headway=headway.tokens(now, rtt),
-            busy=max(LEAST_BUSY, min(1.0, pacer.flight_bytes / pacer.limit_bytes)),
             waits=self._waits,
         )

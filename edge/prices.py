@@ -16,7 +16,6 @@ class Prices:
         verify: a verify step.
         load: of the verifier, 0 to 1.
         headway: tokens that the cloud commits by itself while a draft is on its way.
-        busy: share of what may be in flight on the uplink that is: what a message delays is nothing on an idle link.
         waits: the cloud lets the session wait until it is due, so drafting delays nothing.
     """
 
@@ -26,7 +25,6 @@ class Prices:
     verify: float = 0.0
     load: float = 0.0
     headway: int = 0
-    busy: float = 1.0
     waits: bool = False
 
     def send_s(self, nbytes: float) -> float:

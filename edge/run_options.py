@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from acespec.edge.channel import Endpoint
     from acespec.edge.client import Client
     from acespec.edge.drafters.base import Drafter
+    from acespec.edge.trace_json import Plain
+    from acespec.edge.trace_writer import TraceWriter
     from acespec.edge.turn_request import TurnRequest
     from acespec.models.tokenizer import Tokenizer
 
@@ -54,6 +57,7 @@ class RunOptions:
     ignore_eos: bool = False
     top_logprobs: int | None = None
     format: OutputFormat = OutputFormat()
+    trace: Path | None = None
 
     def endpoint(self) -> Endpoint:
         """Where to connect.
@@ -85,8 +89,36 @@ class RunOptions:
             return replay_tokenizer(size)
         return Tokenizer.load(resolve(self.model, offline=self.offline, weights=False))
 
-    def client(self, tokenizer: Tokenizer) -> Client:
-        """A client with its drafter.
+    def open_trace(self) -> AbstractContextManager[TraceWriter | None]:
+        """What `--trace` asks for: a file for all clients of the run, or None.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        if self.trace is None:
+            return nullcontext()
+        from acespec.edge.trace_writer import TraceWriter
+
+        return TraceWriter(self.trace, {"model": self.model, "options": self._named()}, tls=not self.insecure)
+
+    def _named(self) -> dict[str, Plain]:
+        """The options that shape a run, without keys and texts."""
+        return {
+            "verifier": self.verifier,
+            "drafter": self.drafter,
+            "draft_model": self.draft_model,
+            "num_draft_tokens": self.num_draft_tokens,
+            "controller": self.controller,
+            "draft_tree": self.draft_tree,
+            "draft_threads": self.draft_threads,
+            "target_rate": self.target_rate,
+            "temperature": self.params.temperature,
+            "max_tokens": self.max_tokens,
+            "outage_timeout": self.outage_timeout,
+        }
+
+    def client(self, tokenizer: Tokenizer, trace: TraceWriter | None = None) -> Client:
+        """A client with its drafter; `trace` takes down what its session does.
 
         Raises:
             AcespecError: an option makes no sense, or the draft model cannot be had.
@@ -97,7 +129,7 @@ class RunOptions:
         from acespec.edge.tree_shape import tree_shape
 
         controller = make_controller(self.num_draft_tokens, self.controller)
-        return Client(
+        client = Client(
             self.endpoint(),
             tokenizer,
             self._drafter(tokenizer),
@@ -105,6 +137,9 @@ class RunOptions:
             outage_timeout=self.outage_timeout,
             shape=tree_shape(self.draft_tree),
         )
+        if trace is not None:
+            client.watch(trace.session())
+        return client
 
     def _drafter(self, tokenizer: Tokenizer) -> Drafter:
         from acespec.edge.drafters.factory import make_drafter

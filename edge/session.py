@@ -13,18 +13,22 @@ import secrets
 from collections import deque
 from collections.abc import Sequence
 
+from acespec.edge.branch_cache import BranchCache
 from acespec.edge.cadence import Cadence
 from acespec.edge.commit_logprobs import logprobs_of
+from acespec.edge.commit_tokens import tokens_of
 from acespec.edge.controller import Controller
 from acespec.edge.draft_desk import DraftDesk, DraftJob, Level
-from acespec.edge.draft_tree import BranchCache
 from acespec.edge.events import Committed, Event, Finished, Reopened, TurnOpened
 from acespec.edge.headway import Headway
 from acespec.edge.market import Market
 from acespec.edge.sequence import CommittedSequence
+from acespec.edge.session_notes import SessionNotes
 from acespec.edge.shipping import Shipping
 from acespec.edge.tree_shape import CHAIN, TreeShape
+from acespec.edge.turn_opening import TurnOpening
 from acespec.edge.turn_request import TurnRequest
+from acespec.edge.watch import Abandoned, ReopenedBecause, SessionWatcher
 from acespec.edge.wire_stats import WireStats, WireTotals
 from acespec.proto import wire
 from acespec.proto.errors import BadFrame, Desync
@@ -41,8 +45,7 @@ from acespec.proto.messages import (
     Totals,
 )
 from acespec.proto.pacer import Pacer
-from acespec.proto.prompt import Encode, pack_ids
-from acespec.proto.tokens import unpack_tokens
+from acespec.proto.prompt import Encode
 
 RTT_SAMPLES = 4096
 DRAFTS_GAIN = 1.25
@@ -85,29 +88,35 @@ class EdgeSession:
         self.terms: Opened | None = None
         self.rtts: deque[float] = deque(maxlen=RTT_SAMPLES)
         self.reopened = 0
-        self._fingerprint = fingerprint
         self._vocab_size = vocab_size
-        self._model = model
-        self._encode = encode
         self._tls = tls
         self._sequence = CommittedSequence()
-        self._request = TurnRequest()
-        self._prompt_len = 0
-        self._prompt_text: str | None = None
+        self._opening = TurnOpening(
+            self._sequence,
+            session_id=self.session_id,
+            fingerprint=fingerprint,
+            vocab_size=vocab_size,
+            model=model,
+            encode=encode,
+        )
         self._desk = DraftDesk(controller, vocab_size, shape)
         self._shipping = Shipping(self._desk, vocab_size, tls=tls)
         self._pacer = Pacer(DRAFTS_GAIN)
         self._stats = WireStats(tls)
         self._phase = Phase.IDLE
-        self._epoch = 0
-        self._asked: tuple[Checkpoint, ...] = ()
-        self._acknowledged_turn = False
         self._outbox: deque[EdgeMessage] = deque()
         self._cadence = Cadence(0.0)
         self._headway = Headway()
         self._market = Market()
         self._frames = self._frames_acked = 0
         self._cancelling = False
+        self._notes: SessionNotes | None = None
+        self._why = ""
+
+    def watch(self, watcher: SessionWatcher) -> None:
+        """Let `watcher` see everything from now on. Call it before the first turn, once."""
+        self._notes = SessionNotes(watcher, self._desk, self._tls)
+        self._desk.watch(watcher)
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
@@ -124,7 +133,7 @@ class EdgeSession:
     @property
     def prompt_len(self) -> int:
         """Where the generated part of the turn begins."""
-        return self._prompt_len
+        return self._opening.prompt_len
 
     @property
     def link_rate(self) -> float | None:
@@ -169,22 +178,17 @@ class EdgeSession:
             text: what `ids` were encoded from; the smaller of the two goes up if all of `ids` must.
             shared: leading ids that another session has sent to the same server already: they are named, not sent.
         """
-        common = self._sequence.replace(ids)
-        held = [n for n in (self._prompt_len, common) if n <= common]
-        self._asked = self._sequence.checkpoints([*held, min(shared, len(ids))])
-        self._prompt_len = len(ids) if prompt_len is None else prompt_len
-        self._prompt_text = text
-        self._request = request
+        held = self._opening.start(ids, request, prompt_len, text, shared)
         self._cancelling = False
-        self._desk.start(len(ids), self._prompt_len + request.max_tokens, request.end_ids)
+        self._desk.start(len(ids), self.prompt_len + request.max_tokens, request.end_ids)
         self.reopened = 0
-        self._acknowledged_turn = False
-        return self._open(now, self._asked)
+        if self._notes is not None:
+            self._notes.started(len(ids), self.prompt_len, request)
+        return self._open(now, held)
 
     def reconnect(self, now: float) -> Open:
         """A new stream is about to carry the turn: resume it there. What is under way on the old one is lost."""
-        held = self._checkpoints_of_turn() if self._acknowledged_turn else self._asked
-        return self._open(now, held)
+        return self._open(now, self._opening.held())
 
     def cancel(self) -> None:
         """Ask the cloud to end the turn; it answers with a final commit."""
@@ -194,40 +198,25 @@ class EdgeSession:
 
     def abandon(self) -> None:
         """The turn is over here, whatever the cloud thinks; what it still sends is ignored."""
+        if self._notes is not None and self.running:
+            self._notes.watcher.saw(Abandoned())
         self._phase = Phase.IDLE
         self._outbox.clear()
         self._desk.clear()
 
     def _open(self, now: float, held: tuple[Checkpoint, ...]) -> Open:
-        start = held[-1].length if held else 0
-        ids = self._sequence.ids
-        text = self._prompt_text if start == 0 and len(ids) == self._prompt_len else None
-        request = self._request
-        self._epoch += 1
-        self._asked = held
         self._phase = Phase.OPENING
         self._cadence = Cadence(now)
         self._headway = Headway()
         self._pacer.reset()
         self._shipping.restart()
         self._frames = self._frames_acked = 0
-        message = request.open(
-            session_id=self.session_id,
-            epoch=self._epoch,
-            fingerprint=self._fingerprint,
-            prompt_len=self._prompt_len,
-            append=pack_ids(ids[start:], self._vocab_size, text=text, encode=self._encode),
-            keep=held,
-            model=self._model,
-        )
+        message = self._opening.message(held)
         self._outbox.clear()
         self._outbox.append(message)
         if self._cancelling:
             self._outbox.append(Cancel())
         return message
-
-    def _checkpoints_of_turn(self) -> tuple[Checkpoint, ...]:
-        return self._sequence.checkpoints((self._prompt_len, len(self._sequence)))
 
     # -- frames down ---------------------------------------------------------------------------------------------
 
@@ -238,46 +227,46 @@ class EdgeSession:
             BadFrame: the bytes are no frame of this protocol, or contradict it or the request.
             Desync: the ends disagree on the committed tokens for the second time in this turn.
         """
-        self._stats.received(now, len(data))
+        self._stats.received(now, len(data), self._pacer.base_rtt or 0.0)
         message = wire.decode_cloud(data)
-        if isinstance(message, Opened) and self._phase is Phase.OPENING and message.epoch == self._epoch:
-            return self._opened(now, message)
+        if isinstance(message, Opened) and self._phase is Phase.OPENING and message.epoch == self._opening.epoch:
+            return self._opened(now, message, len(data))
         if isinstance(message, Commit) and self._phase is Phase.OPEN:
-            return self._commit(now, message)
+            return self._commit(now, message, len(data))
         return []
 
-    def _opened(self, now: float, answer: Opened) -> list[Event]:
-        asked = self._asked[-1].length if self._asked else 0
-        if answer.kept != asked:
-            known = tuple(c for c in self._asked if c.length <= answer.kept)
-            if (known[-1].length if known else 0) != answer.kept or answer.kept > asked:
-                raise BadFrame(f"the server says it kept {answer.kept} tokens, a length that it was not asked about")
-            self._open(now, known)
-            return [Reopened(f"the server holds {answer.kept} of {asked} tokens")]
+    def _opened(self, now: float, answer: Opened, nbytes: int) -> list[Event]:
+        if self._notes is not None:
+            self._notes.served(answer, nbytes)
+        asked = self._opening.asked
+        if (known := self._opening.answered(answer)) is not None:
+            return self._open_anew(now, known, f"the server holds {answer.kept} of {asked} tokens")
         self.terms = answer
         self._desk.limit(answer.max_draft, answer.max_nodes)
         self._phase = Phase.OPEN
-        self._acknowledged_turn = True
         self._cadence = Cadence(now)
         return [TurnOpened(answer)]
 
-    def _commit(self, now: float, commit: Commit) -> list[Event]:
-        self._take_ack(now, commit)
+    def _commit(self, now: float, commit: Commit, nbytes: int) -> list[Event]:
+        rtt = self._take_ack(now, commit)
         start = len(self._sequence)
         try:
-            tokens = self._tokens_of(commit)
+            limit = self.prompt_len + self._opening.request.max_tokens
+            tokens, named = tokens_of(commit, self._desk.tree, limit, self._vocab_size)
         except (BadFrame, KeyError) as fault:
             return self._disagree(now, start, f"a commit to length {commit.length} cannot be read: {fault}")
         self._sequence.extend(tokens)
         if self._sequence.check() != commit.digest:
             self._sequence.truncate(start)
             return self._disagree(now, start, f"the digest at length {commit.length} differs")
-        logprobs = logprobs_of(commit, len(tokens), self._request.top_logprobs, self._vocab_size)
+        logprobs = logprobs_of(commit, len(tokens), self._opening.request.top_logprobs, self._vocab_size)
         self._cadence.heard(now, len(tokens), commit.next_in_ms / 1000)
         self._headway.heard(now, len(tokens), commit.next_in_ms / 1000)
         self._shipping.heard(now, commit.next_in_ms / 1000)
         self._market.heard(commit)
-        self._desk.committed(now, self._sequence.ids, len(tokens))
+        guessed = self._desk.committed(now, self._sequence.ids, len(tokens))
+        if self._notes is not None:
+            self._notes.commit(commit, nbytes, tokens, named, guessed, rtt)
         events: list[Event] = [Committed(start, tuple(tokens), logprobs)] if tokens else []
         if commit.finish is not None:
             self._phase = Phase.IDLE
@@ -285,7 +274,8 @@ class EdgeSession:
             events.append(Finished(commit.finish, commit.text_end, commit.totals or Totals()))
         return events
 
-    def _take_ack(self, now: float, commit: Commit) -> None:
+    def _take_ack(self, now: float, commit: Commit) -> float | None:
+        """The round trip, if the commit acknowledges something."""
         acked = min(commit.ack, self._frames)
         if acked > self._frames_acked:
             self._frames_acked = acked
@@ -293,21 +283,19 @@ class EdgeSession:
             if self._pacer.last_rtt is not None:
                 self.rtts.append(self._pacer.last_rtt)
                 self._market.measured(self._pacer)
-
-    def _tokens_of(self, commit: Commit) -> list[int]:
-        matched = [] if commit.matched is None else self._desk.tree.tokens_to(commit.matched)
-        explicit = commit.length - len(self._sequence) - len(matched)
-        if explicit < 0:
-            raise BadFrame(f"its tokens reach beyond it by {-explicit}")
-        if commit.length > self._prompt_len + self._request.max_tokens:
-            raise BadFrame(f"it is beyond the {self._request.max_tokens} tokens that were asked for")
-        return matched + unpack_tokens(commit.tokens, explicit, self._vocab_size)
+            return self._pacer.last_rtt
+        return None
 
     def _disagree(self, now: float, trusted: int, reason: str) -> list[Event]:
         self.reopened += 1
         if self.reopened > 1:
             raise Desync(f"the two ends disagree about the text again after a resync at length {trusted}: {reason}")
-        self._open(now, self._checkpoints_of_turn())
+        return self._open_anew(now, self._opening.committed(), reason)
+
+    def _open_anew(self, now: float, held: tuple[Checkpoint, ...], reason: str) -> list[Event]:
+        if self._notes is not None:
+            self._notes.watcher.saw(ReopenedBecause(reason))
+        self._open(now, held)
         return [Reopened(reason)]
 
     # -- frames up -----------------------------------------------------------------------------------------------
@@ -323,6 +311,8 @@ class EdgeSession:
             self._frames += 1
             self._pacer.sent(now, self._frames, message_bytes(len(data), self._tls))
             self._cadence.wrote(now, message.step)
+        if self._notes is not None:
+            self._notes.sent(message, len(data), self._shipping.loaded, self._why)
         return data
 
     def wake_at(self) -> float | None:
@@ -341,12 +331,19 @@ class EdgeSession:
         if self._phase is not Phase.OPEN:
             return None
         self._desk.prices = self._market.prices(now, self._pacer, self._headway)
-        if (self._shipping.due(now) and self._pacer.ready()) or now >= self._due_at():
+        waited = self._notes is not None and self._shipping.held_until() is not None
+        if self._shipping.due(now, room=self._pacer.ready()):
+            self._why = "due" if waited else "worth"
+            return self._draft(now)
+        if now >= self._due_at():
+            self._why = ""
             return self._draft(now)
         return None
 
     def _draft(self, now: float) -> Draft:
-        terms = self._known_terms()
+        terms = self.terms
+        if terms is None:
+            raise RuntimeError("no terms before the first Opened")
         step = now >= self._cadence.request_at(self._pacer.base_rtt, self._dry) or (
             self._dry and terms.granted_rate == 0
         )
@@ -363,11 +360,6 @@ class EdgeSession:
     def _dry(self) -> bool:
         """Nothing of ours is there to verify, and nothing is coming."""
         return not (self._desk.tree.has_shipped() or self._shipping.waiting() or self.wants_draft())
-
-    def _known_terms(self) -> Opened:
-        if self.terms is None:
-            raise RuntimeError("no terms before the first Opened")
-        return self.terms
 
     # -- drafting ------------------------------------------------------------------------------------------------
 
@@ -386,6 +378,14 @@ class EdgeSession:
     def is_void(self, job: DraftJob) -> bool:
         """True if the path of a job has been contradicted: its answer will be dropped."""
         return self._desk.is_void(job)
+
+    def proposal_takes(self, seconds: float) -> None:
+        """What a proposal of the drafter takes is known before one was made."""
+        self._desk.proposal_takes(seconds)
+
+    def is_outbid(self, job: DraftJob) -> bool:
+        """True if there is something better to draft than a job that was given out."""
+        return self._desk.is_outbid(job)
 
     def drafted(self, job: DraftJob, levels: Sequence[Level], *, seconds: float, silent: bool) -> None:
         """A drafter's answer to `job`: for each position behind its path the guesses, best first, all behind the first

@@ -8,6 +8,8 @@ serialisation - margin.
 from __future__ import annotations
 
 from acespec.edge.draft_desk import DraftDesk
+from acespec.edge.remembered import Remembered
+from acespec.edge.turn_request import CODEC
 from acespec.proto.framing import message_bytes
 from acespec.proto.nodes import pack, token_bits
 
@@ -22,15 +24,22 @@ MARGIN_S = 0.03
 
 
 class Shipping:
-    """The drafts of one session on their way up. Node ids count from 0 in each epoch."""
+    """The drafts of one session on their way up. Node ids count from 0 in each epoch.
+
+    Attributes:
+        loaded: keys of the nodes of the newest message.
+    """
 
     def __init__(self, desk: DraftDesk, vocab_size: int, *, tls: bool = False) -> None:
         self._desk = desk
         self._vocab_size = vocab_size
         self._tls = tls
         self._node_bytes = (token_bits(vocab_size) + PARENT_BITS) / 8
+        self.loaded: list[int] = []
         self._next_node = 0
         self._due_at: float | None = None
+        self._chosen = Remembered(self._choose)
+        self._worth_it = Remembered(self._is_worth_it)
 
     def restart(self) -> None:
         """A new epoch: the other end holds no node."""
@@ -42,13 +51,13 @@ class Shipping:
         """A commit arrived; the session's next step was expected in `next_in_s`."""
         self._due_at = now + next_in_s if next_in_s > 0 else None
 
-    def due(self, now: float) -> bool:
-        """There are drafts to ship now."""
+    def due(self, now: float, *, room: bool) -> bool:
+        """There are drafts to ship now; `room`: the link takes a message."""
         held_until = self.held_until()
         if held_until is not None and now < held_until:
             return False
         self._due_at = None  # Once it is over it holds nothing back, and wakes nobody.
-        return self.waiting()
+        return room and self.waiting()
 
     def held_until(self) -> float | None:
         """When the drafts leave at last, if they are to wait for the due time."""
@@ -60,23 +69,27 @@ class Shipping:
 
     def waiting(self) -> bool:
         """There are drafts that are worth a message of their own."""
+        return self._worth_it.answer(self._desk.state)
+
+    def _is_worth_it(self) -> bool:
         tree, prices = self._desk.tree, self._desk.prices
         if not tree.has_unshipped() or tree.deepest() <= prices.headway:
             return False
-        keys = self._choose()
+        keys = self._chosen.answer(self._desk.state)
         # What the cloud has passed by then gains nothing, yet has to go along with what follows it.
         gain = sum(tree.survival(key) for key in keys if tree.depth(key) > prices.headway)
         return gain > 0 and self._desk.controller.send(gain, self._message_bytes(len(keys)), prices).go
 
     def load(self, limit: int) -> bytes:
         """The packed nodes of a message that leaves now, at most `limit` of them; they count as shipped."""
+        self.loaded = []
         if self._desk.tree.deepest() <= self._desk.prices.headway:
             return b""  # The cloud will have passed them.
-        keys = self._choose()[:limit]
+        self.loaded = keys = self._chosen.answer(self._desk.state)[:limit]
         if not keys:
             return b""
         nodes = self._desk.tree.ship(self._next_node, keys)
-        data = pack(nodes, self._next_node, self._vocab_size)
+        data = pack(nodes, self._next_node, self._vocab_size, CODEC)
         self._next_node += len(nodes)
         return data
 

@@ -6,8 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from acespec.proto.golomb import Codec
 from acespec.proto.messages import Checkpoint, Open, OutputFormat, Unserved
 from acespec.proto.sampling_params import SamplingParams
+
+CODEC = Codec.GOLOMB
+"""How this edge packs its drafts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class TurnRequest:
             stop_ids=self.stop_ids,
             stop_strings=self.stop_strings,
             target_rate=self.target_rate,
+            codec=CODEC,
             ignore_eos=self.ignore_eos,
             top_logprobs=self.top_logprobs,
             format=self.format,

@@ -1,18 +1,19 @@
 """Bytes of a session as the IP layer would see them, modelled from the frames alone (sans-IO).
 
 A frame costs what `proto/framing.py` says. A frame that no frame of the other direction follows within 40 ms is
-acknowledged by a bare packet, and so is every second one of a burst (RFC 1122, section 4.2.3.2). The edge judges
-both directions by its own clock. Setting up the connection, HTTP/2 pings and TCP retransmissions are not included.
+acknowledged by a bare packet, and so is every second one of a burst (RFC 1122, section 4.2.3.2). What the cloud sees of
+a frame, and what rides on its answers, shows here a round trip later. Setting up the connection, HTTP/2 pings and TCP
+retransmissions are not included.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from acespec.proto.framing import PACKET_HEADER, message_bytes
 
 DELAYED_ACK_S = 0.04
-SEGMENTS_PER_ACK = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +37,27 @@ class _Way:
 
     def __init__(self) -> None:
         self.messages = self.payload = self.ip_bytes = 0
-        self._unacked = 0
-        self._since = 0.0
+        self._unacked: deque[float] = deque()  # when they were sent
 
     def sent(self, now: float, payload: int, tls: bool) -> None:
         self.messages += 1
         self.payload += payload
         self.ip_bytes += message_bytes(payload, tls)
-        self._since = self._since if self._unacked else now
-        self._unacked += 1
+        self._unacked.append(now)
 
     def bare_acks(self, now: float, riding: bool) -> int:
-        """Bare acknowledgements that the other end has sent by now; `riding`: its own frame carries the last."""
-        acks, self._unacked = divmod(self._unacked, SEGMENTS_PER_ACK)
-        if self._unacked and now >= self._since + DELAYED_ACK_S:
-            self._unacked = 0
-            return acks + 1
-        if riding:
-            self._unacked = 0
+        """Bare acknowledgements for what was sent by `now`; `riding`: a frame of the other end carries the last."""
+        acks, waiting = 0, self._unacked
+        while waiting and waiting[0] <= now:
+            first = waiting.popleft()
+            if waiting and waiting[0] <= min(first + DELAYED_ACK_S, now):
+                waiting.popleft()
+                acks += 1
+            elif now >= first + DELAYED_ACK_S:
+                acks += 1
+            elif not riding:
+                waiting.appendleft(first)
+                break
         return acks
 
 
@@ -70,9 +74,9 @@ class WireStats:
         self._settle(now, self._down, self._up, riding=True)
         self._up.sent(now, payload, self._tls)
 
-    def received(self, now: float, payload: int) -> None:
-        """A frame of `payload` protobuf bytes came down."""
-        self._settle(now, self._up, self._down, riding=True)
+    def received(self, now: float, payload: int, rtt: float = 0.0) -> None:
+        """A frame of `payload` protobuf bytes came down; it left the cloud half a round trip ago."""
+        self._settle(now - rtt, self._up, self._down, riding=True)
         self._down.sent(now, payload, self._tls)
 
     def totals(self, now: float) -> WireTotals:

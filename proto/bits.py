@@ -64,25 +64,29 @@ class BitReader:
         """The next `width` bits as a number. Raises BadFrame beyond the end."""
         if width > self.bits_left:
             raise BadFrame(f"{self.bits_left} bits left where {width} are needed: the bytes are cut short")
-        first, end = self._bit, self._bit + width
-        self._bit = end
-        window = int.from_bytes(self._data[first // 8 : (end + 7) // 8], "big")
-        return (window >> (-end % 8)) & ((1 << width) - 1)
+        value = self._peek(width)
+        self._bit += width
+        return value
 
     def read_gamma(self) -> int:
         """The next number in Elias' gamma code, 1 .. 2^32. Raises BadFrame on longer ones and beyond the end."""
-        zeros = 0
-        while not self.read(1):
-            zeros += 1
-            if zeros > _LONGEST_GAMMA_PREFIX:
-                raise BadFrame(f"a gamma code starts with more than {_LONGEST_GAMMA_PREFIX} zeros")
-        return (1 << zeros) | self.read(zeros)
+        ahead = min(_LONGEST_GAMMA_PREFIX + 1, self.bits_left)
+        number = self._peek(ahead)
+        if number == 0 and ahead > _LONGEST_GAMMA_PREFIX:
+            raise BadFrame(f"a gamma code starts with more than {_LONGEST_GAMMA_PREFIX} zeros")
+        return self.read(2 * (ahead - number.bit_length()) + 1)
 
     def finish(self) -> None:
         """Check that only the zero padding of the last byte is left. Raises BadFrame otherwise."""
         left = self.bits_left
         if left >= 8 or self.read(left):
             raise BadFrame("the bytes go on after the last item: wrong length or padding that is not zero")
+
+    def _peek(self, width: int) -> int:
+        """The next `width` bits, all of which are there, as a number."""
+        first, end = self._bit, self._bit + width
+        window = int.from_bytes(self._data[first // 8 : (end + 7) // 8], "big")
+        return (window >> (-end % 8)) & ((1 << width) - 1)
 
 
 def varint(value: int) -> bytes:

@@ -31,6 +31,8 @@ class _CodecEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Codec.ValueType
     """read as CODEC_RAW"""
     CODEC_RAW: _Codec.ValueType  # 1
     """ceil(log2 V) bits a token"""
+    CODEC_GOLOMB: _Codec.ValueType  # 2
+    """exponential Golomb code of order 9, raw where that is not longer: proto/golomb.py"""
 
 class Codec(_Codec, metaclass=_CodecEnumTypeWrapper):
     """How draft token ids are packed."""
@@ -39,6 +41,8 @@ CODEC_UNSPECIFIED: Codec.ValueType  # 0
 """read as CODEC_RAW"""
 CODEC_RAW: Codec.ValueType  # 1
 """ceil(log2 V) bits a token"""
+CODEC_GOLOMB: Codec.ValueType  # 2
+"""exponential Golomb code of order 9, raw where that is not longer: proto/golomb.py"""
 Global___Codec: _TypeAlias = Codec  # noqa: Y015
 
 class _FinishReason:

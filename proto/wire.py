@@ -216,7 +216,7 @@ def _open_out(o: m.Open) -> pb.Open:
         keep=[pb.Checkpoint(length=c.length, digest=c.digest) for c in o.keep],
         append=o.append,
         prompt_len=o.prompt_len,
-        codec=pb.CODEC_RAW,
+        codec=pb.Codec.ValueType(o.codec),
     )
 
 

@@ -90,7 +90,7 @@ class EdgeDriver(Generic[S]):
 
     def draft(self) -> None:
         """Draft if there is work; a job whose path is void by now is interrupted, and keeps only what is done."""
-        if self._job is not None and self.session.is_void(self._job):
+        if self._job is not None and self.session.is_outbid(self._job):
             self._hand_in(int((self._agenda.now - self._job_began) / self._token_s) if self._token_s > 0 else 0)
         if self._job is None and (job := self.session.draft_job()):
             self._job = job

@@ -6,7 +6,7 @@ messages, would let them pass at no cost. Propagation comes after serialisation 
 
     start   = max(t, free), moved past outages and zero-rate slots
     finish  = when the rate, integrated from start, has carried nbytes + header; rounded up
-    release = max(finish + delay + jitter, last release)
+    release = max(finish + delay at finish + jitter, last release)
 
 The queue is bounded in bytes and drops from the tail. In mode "police" there is no queue: what conforms passes at once
 (start = finish = t), the rest is dropped. Jitter is exponential: one-sided, since the propagation delay is a floor,
@@ -22,6 +22,7 @@ from random import Random
 from typing import Literal
 
 from acespec.proto.errors import UsageError
+from acespec.sim.delay import DelayCurve
 from acespec.sim.line import Direction, make_line
 from acespec.sim.loss import LossProcess
 from acespec.sim.policer import Policer
@@ -76,6 +77,7 @@ class LinkDirection:
     def __init__(self, spec: LinkSpec, direction: Direction, medium: Medium | None = None) -> None:
         self._line = make_line(spec, direction)
         self._delay = ns_from_ms(spec.delay_ms)
+        self._delay_steps = DelayCurve(spec.delay_ms, spec.delay_steps) if spec.delay_steps else None
         self._jitter = ns_from_ms(spec.jitter_ms)
         self._queue_bytes = spec.queue_bytes
         self._header = spec.overhead_bytes
@@ -156,7 +158,8 @@ class LinkDirection:
         return Passage(start, finish, release, wire)
 
     def _release_after(self, finish: int) -> int:
-        self._last_release = max(finish + self._delay + self._draw_jitter(), self._last_release)
+        delay = self._delay if self._delay_steps is None else self._delay_steps.at(finish)
+        self._last_release = max(finish + delay + self._draw_jitter(), self._last_release)
         return self._last_release
 
     def _draw_jitter(self) -> int:

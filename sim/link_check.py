@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from acespec.sim.curve import WORK_PER_BYTE
+from acespec.sim.delay import DelayCurve
 from acespec.sim.line import Direction, make_line
 from acespec.sim.log_check import REFUSED, LinkSummary, Summariser
 from acespec.sim.packet_log import PacketRecord, read_records, read_spec
 from acespec.sim.packets import RST_HEADER, SYN_HEADER
 from acespec.sim.spec import LinkSpec
-from acespec.sim.units import ns_from_ms
 
 Rule = Literal["order", "bytes", "rate", "serialiser", "queue", "policer", "delay", "loss"]
 HEADERS = {"syn": SYN_HEADER, "syn-ack": SYN_HEADER, "rst": RST_HEADER, "packet": 0}
@@ -98,7 +98,7 @@ class _Replay:
         self._spec = spec
         self._line = make_line(spec, direction)
         self._free = medium or _Free()
-        self._delay = ns_from_ms(spec.delay_ms)
+        self._delay = DelayCurve(spec.delay_ms, spec.delay_steps)
         self._policed = spec.mode == "police"
         self._budget = _Budget(spec.burst_bytes if self._policed else 0)
         self._waiting: deque[tuple[int, int]] = deque()
@@ -178,9 +178,10 @@ class _Replay:
             return
         if percent == 100:
             yield "loss", "delivered on a link that loses everything"
-        earliest = max(r.finish + self._delay, self._last_release)
-        if r.release is None or r.release < r.finish + self._delay:
-            yield "delay", f"it is released at {r.release} ns, but finish and delay give {r.finish + self._delay} ns"
+        crossed = r.finish + self._delay.at(r.finish)
+        earliest = max(crossed, self._last_release)
+        if r.release is None or r.release < crossed:
+            yield "delay", f"it is released at {r.release} ns, but finish and delay give {crossed} ns"
         elif self._spec.jitter_ms == 0 and r.release != earliest:
             yield "delay", f"it is released at {r.release} ns; without jitter that is {earliest} ns"
         self._last_release = r.release or 0

@@ -18,9 +18,9 @@ from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.controller import FixedController
 from acespec.edge.controllers import make_controller
-from acespec.edge.tree_shape import CHAIN, tree_shape
 from acespec.edge.drafters.replay import REPLAY_KINDS
 from acespec.edge.drafters.replay_accuracy import read_accuracy
+from acespec.edge.tree_shape import CHAIN, tree_shape
 from acespec.models.replay_tokenizer import replay_tokenizer
 from acespec.proto.errors import AcespecError, Unavailable, UsageError
 from acespec.sim.live_edge import Account, LiveClock, LiveEdge
@@ -50,6 +50,9 @@ def check_live(scenario: Scenario) -> None:
     params_of(scenario.strategy)
     if name not in STRATEGIES:
         raise UsageError(f"strategy {name} exists in virtual time only: with --live choose {' or '.join(STRATEGIES)}")
+    if scenario.drafter.kind not in REPLAY_KINDS:
+        kinds = ", ".join(REPLAY_KINDS)
+        raise UsageError(f"drafter {scenario.drafter.kind} exists in virtual time only: with --live choose {kinds}")
     if scenario.load.edges > MOST_EDGES:
         raise UsageError(f"scenario load edges is {scenario.load.edges}: with --live it must be at most {MOST_EDGES}")
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from acespec.proto.errors import UsageError
+from acespec.sim.delay import DelayStep, ascend, is_delay
 from acespec.sim.line import Direction
 from acespec.sim.loss import GilbertElliott, LossSpec
 from acespec.sim.outages import OnOff, Outage
@@ -25,7 +26,7 @@ class LinkSpec:
     `delay_ms` is one way, so the round trip without serialisation is twice that. `jitter_ms` is the standard
     deviation of the extra one-way delay, which is never negative. `loss_percent` is independent per packet.
     `queue_bytes` bounds what waits behind the packet in service, per direction. `overhead_bytes` are the IP and TCP
-    headers of one packet: 20 + 20 + 12 for timestamps.
+    headers of one packet: 20 + 20 + 12 for timestamps. `delay_steps` change the delay at known times, in order.
 
     Where a model replaces a constant, the constant states its mean, so that whoever needs one number has it:
     `rate_up`, `rate_down` for varying rates, `burst_loss` for losses with memory (`varied` sets both). `on_off` adds
@@ -53,13 +54,14 @@ class LinkSpec:
     mode: Mode = "queue"
     burst_bytes: int = 6000
     tcp_backoff: bool = False
+    delay_steps: tuple[DelayStep, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("rate_up_kbps", "rate_down_kbps"):
             self._require(0.001 <= getattr(self, field) <= FASTEST_KBPS, field, "between 0.001 and 1e9 Kbps")
         for field in ("delay_ms", "jitter_ms"):
-            value = getattr(self, field)
-            self._require(math.isfinite(value) and 0 <= value <= 1e7, field, "between 0 and 1e7 ms")
+            self._require(is_delay(getattr(self, field)), field, "between 0 and 1e7 ms")
+        self._require(ascend(self.delay_steps), "delay_steps", "in order of time")
         self._require(0 <= self.loss_percent <= 100, "loss_percent", "between 0 and 100")
         self._require(0 <= self.overhead_bytes <= SMALLEST_MTU // 2, "overhead_bytes", f"0 to {SMALLEST_MTU // 2}")
         self._require(SMALLEST_MTU <= self.mtu <= 65535, "mtu", f"{SMALLEST_MTU} to 65535 bytes")
@@ -133,7 +135,7 @@ class LinkSpec:
 
     @property
     def rtt_ms(self) -> float:
-        """Round trip without serialisation and jitter."""
+        """Round trip without serialisation and jitter, before any step of the delay."""
         return 2 * self.delay_ms
 
     def as_json(self) -> dict[str, object]:

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from acespec.proto.errors import UsageError
+from acespec.sim.delay import DelayStep
 from acespec.sim.loss import GilbertElliott
 from acespec.sim.outages import OnOff, Outage
 from acespec.sim.rate import MarkovRate, RateState, RateTrace, VaryingRate
@@ -16,7 +17,7 @@ REQUIRED = ("rate_up_kbps", "rate_down_kbps", "delay_ms")
 MEANS = {"rate_up": "rate_up_kbps", "rate_down": "rate_down_kbps", "burst_loss": "loss_percent"}
 """A model, and the field that states its mean."""
 
-_Data = TypeVar("_Data", RateTrace, RateState, MarkovRate, GilbertElliott, OnOff, Outage)
+_Data = TypeVar("_Data", RateTrace, RateState, MarkovRate, GilbertElliott, OnOff, Outage, DelayStep)
 
 
 def spec_from_table(table: object, base: LinkSpec | None = None) -> LinkSpec:
@@ -94,6 +95,13 @@ def _outages(field: str, value: object) -> tuple[Outage, ...]:
     )
 
 
+def _delay_steps(field: str, value: object) -> tuple[DelayStep, ...]:
+    return tuple(
+        DelayStep.parse(entry) if isinstance(entry, str) else _numbers_into(DelayStep, f"{field} entry", entry)
+        for entry in _list(field, value)
+    )
+
+
 def _numbers_into(kind: type[_Data], field: str, value: object) -> _Data:
     """A dataclass of numbers from a table of the same fields."""
     names = [part.name for part in fields(kind)]
@@ -132,6 +140,7 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "rate_up": _rate,
     "rate_down": _rate,
     "delay_ms": _number,
+    "delay_steps": _delay_steps,
     "jitter_ms": _number,
     "loss_percent": _number,
     "burst_loss": lambda field, value: _numbers_into(GilbertElliott, field, value),

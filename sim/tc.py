@@ -55,6 +55,7 @@ class Shaping:
             what
             for what, asked in (
                 ("a rate that varies", self.spec.rate_up is not None or self.spec.rate_down is not None),
+                ("a delay that changes", bool(self.spec.delay_steps)),
                 ("outages", bool(self.spec.outages) or self.spec.on_off is not None),
                 ("a half-duplex line", self.spec.half_duplex),
             )

@@ -1,4 +1,5 @@
-"""How often a replayed drafter is right: a chance by depth, or what a real one did at each position.
+"""How often a replayed drafter is right: a chance by depth, chances that change on the way through an answer, or what a
+real one did at each position.
 
 Where its first guess is wrong, a further one may be right: with the chances `SIDES`, or where a real one had it.
 
@@ -9,6 +10,7 @@ before.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -72,6 +74,41 @@ class DepthAccuracy:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangingAccuracy:
+    """One chance after another: from `starts[i]` tokens of the answer on, `chances[i]`. The first start is 0.
+
+    It is the position of a guess that counts, not the time at which it is drafted. The drafter does not notice: it goes
+    on claiming its first chance, so that only commits can tell what its guesses are worth now.
+    """
+
+    starts: tuple[int, ...]
+    chances: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if self.starts[:1] != (0,) or list(self.starts) != sorted(set(self.starts)):
+            raise UsageError("acceptance that changes is written CHANCE@POSITION; positions ascend, the first is 0")
+        if len(self.starts) != len(self.chances):
+            raise UsageError(f"{len(self.starts)} positions for {len(self.chances)} chances: give one each")
+        DepthAccuracy(self.chances)
+
+    def right(self, seed: int, position: int, prompt_len: int, depth: int) -> bool:
+        """See `Accuracy.right`."""
+        return self.at(position - prompt_len).right(seed, position, prompt_len, depth)
+
+    def claim(self, seed: int, position: int, prompt_len: int, depth: int) -> float:
+        """See `Accuracy.claim`: what was true at first."""
+        return self.chances[0]
+
+    def rank(self, seed: int, position: int, prompt_len: int, depth: int, most: int) -> int:
+        """See `Accuracy.rank`."""
+        return self.at(position - prompt_len).rank(seed, position, prompt_len, depth, most)
+
+    def at(self, answered: int) -> DepthAccuracy:
+        """What holds for the token behind so many of the answer."""
+        return DepthAccuracy((self.chances[max(0, bisect_right(self.starts, answered) - 1)],))
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedAccuracy:
     """What a real drafter did: right where its rank of the target's id was 0. Behind a recording it is right."""
 
@@ -108,15 +145,27 @@ def side_chance(rank: int) -> float:
 
 
 def read_accuracy(text: str) -> tuple[Accuracy, Path | None]:
-    """What `--acceptance` says: `0.8`, `0.8,0.75,0.7` or a trace file, which is returned too, for its ids.
+    """What `--acceptance` says: `0.8`, `0.8,0.75,0.7` by depth, `0.9@0,0.5@300` by position, or a trace file, which is
+    returned too, for its ids.
 
     Raises:
         UsageError: it is neither.
     """
+    path = Path(text)
     try:
+        if "@" in text and not path.is_file():
+            return _changing(text), None
         return DepthAccuracy(tuple(float(part) for part in text.split(","))), None
     except ValueError:
-        path = Path(text)
+        pass
     if not path.is_file():
-        raise UsageError(f"--acceptance {text}: neither numbers separated by commas nor a trace file")
+        raise UsageError(
+            f"--acceptance {text}: neither numbers separated by commas (0.9,0.8), nor such with the positions from "
+            "which they hold (0.9@0,0.5@300), nor a trace file"
+        )
     return RecordedAccuracy(read_recordings(path)), path
+
+
+def _changing(text: str) -> ChangingAccuracy:
+    parts = [part.partition("@") for part in text.split(",")]
+    return ChangingAccuracy(tuple(int(start) for _, _, start in parts), tuple(float(chance) for chance, _, _ in parts))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 
 from acespec.sim.agenda import Agenda
 from acespec.sim.digest import EventDigest, Happening
 from acespec.sim.world.reader import Reader
+from acespec.sim.world.result import Drafting
 
 
 class EdgeRecord:
@@ -16,6 +18,7 @@ class EdgeRecord:
         gaps: between commits that brought tokens, within a turn.
         first: from each question to its first token.
         decode_ns, decoded: from a turn's first commit to its latest, and the tokens after that first commit; summed.
+        drafting: says what the edge's drafter has done so far.
     """
 
     __slots__ = (
@@ -26,6 +29,7 @@ class EdgeRecord:
         "decoded",
         "drafted",
         "drafted_steps",
+        "drafting",
         "first",
         "gaps",
         "last_at",
@@ -45,6 +49,7 @@ class EdgeRecord:
         self.asked_at: int | None = None
         self.last_at: int | None = None
         self.reader = Reader(rate)
+        self.drafting: Callable[[], Drafting] = Drafting
 
 
 class Recorder:

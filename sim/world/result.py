@@ -55,6 +55,28 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
+class Drafting:
+    """What an edge's drafter and its estimates did; all 0 for strategies that have neither.
+
+    Attributes:
+        proposals: forward passes of the drafter, `seconds` the time that they took.
+        surprises: first guesses that commits contradicted; of these `covered` had the right token beside them in the
+            draft tree, `shipped` had sent it, too; `saved` tokens behind those needed no redraft.
+        judged: guesses that commits decided.
+        calibration_error: expected calibration error of the chances given to them, in [0, 1].
+    """
+
+    proposals: int = 0
+    seconds: float = 0.0
+    surprises: int = 0
+    covered: int = 0
+    shipped: int = 0
+    saved: int = 0
+    judged: int = 0
+    calibration_error: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class EdgeResult:
     """One edge.
 
@@ -70,6 +92,7 @@ class EdgeResult:
         steps: verify steps, plain ones included.
         on_schedule: share of tokens that were there when a reader at the wanted rate, who starts 0.5 s after the first,
             wanted them; 1 if no rate is wanted.
+        drafting: of the real edge.
     """
 
     edge: int
@@ -85,6 +108,7 @@ class EdgeResult:
     steps: int
     on_schedule: float
     traffic: Traffic
+    drafting: Drafting = Drafting()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +197,7 @@ def result_from(data: Mapping[str, object]) -> Result:
 def _edge_from(data: dict[str, object]) -> EdgeResult:
     values = data | {name: _spread(data[name]) for name in ("gap", "commit_gap")}
     values["traffic"] = Traffic(**_table(data["traffic"]))  # type: ignore[arg-type] # likewise
+    values["drafting"] = Drafting(**_table(data.get("drafting", {})))  # type: ignore[arg-type] # likewise
     return EdgeResult(**values)  # type: ignore[arg-type] # likewise
 
 

@@ -27,6 +27,7 @@ def edge_result(number: int, record: EdgeRecord, traffic: Traffic) -> EdgeResult
         steps=record.steps,
         on_schedule=1.0 - _over(record.reader.late, record.reader.wanted),
         traffic=traffic,
+        drafting=record.drafting(),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
@@ -14,13 +14,15 @@ from acespec.sim.narrow_stream import NarrowStream
 from acespec.sim.world.ground import Ground, edge_link, scenario_text
 from acespec.sim.world.known_text import KnownText
 from acespec.sim.world.result import Result, Traffic
-from acespec.sim.world.scenario import Scenario
-from acespec.sim.world.strategies.registry import find_strategy, params_of
+from acespec.sim.world.scenario import Scenario, Value
+from acespec.sim.world.strategies.registry import Strategy, find_strategy, params_of
 from acespec.sim.world.tally import make_result
 from acespec.sim.world.verifier_queue import VerifierQueue
 
 SLICES = 200
 """Times that progress is reported."""
+
+StrategyMaker = Callable[["World", Mapping[str, Value]], Strategy]
 
 
 class World:
@@ -35,7 +37,8 @@ class World:
         places: one an edge.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, strategy: StrategyMaker | None = None) -> None:
+        """`strategy` takes the place of the scenario's own class, with the same parameters: who wants to watch one."""
         target = scenario.target
         self.text = KnownText(scenario_text(scenario))
         self._ground = ground = Ground(scenario, self.text)
@@ -46,7 +49,8 @@ class World:
         self.places = [
             ground.place(number, edge_link(scenario, number), self._one_done) for number in range(scenario.load.edges)
         ]
-        self._strategy = find_strategy(scenario.strategy.name).load()(self, params_of(scenario.strategy))
+        make = strategy or find_strategy(scenario.strategy.name).load()
+        self._strategy = make(self, params_of(scenario.strategy))
         for place in self.places:
             ground.settle(place, partial(self._strategy.begin, place))
 
@@ -74,14 +78,18 @@ class World:
             self.agenda.stop()
 
 
-def run(scenario: Scenario, progress: Callable[[float], None] | None = None) -> Result:
-    """Run `scenario` in virtual time. `progress` hears shares from 0 to 1.
+def run(
+    scenario: Scenario,
+    progress: Callable[[float], None] | None = None,
+    strategy: StrategyMaker | None = None,
+) -> Result:
+    """Run `scenario` in virtual time. `progress` hears shares from 0 to 1; `strategy` as `World` takes it.
 
     Raises:
         UsageError: the scenario names something that is not there.
     """
     began = time.perf_counter()
-    world = World(scenario)
+    world = World(scenario, strategy)
     world.run(progress)
     return make_result(
         scenario,

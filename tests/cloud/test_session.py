@@ -10,6 +10,7 @@ from acespec.cloud.backend import Committed, Offer
 from acespec.cloud.session import ACK_AFTER_S, Abandon, Begin, Resume, Session, Stop
 from acespec.proto import digest, nodes, prompt
 from acespec.proto.errors import BadFrame, InvalidRequest, Mismatch, Superseded
+from acespec.proto.golomb import Codec
 from acespec.proto.logprobs import TokenLogprobs
 from acespec.proto.logprobs import unpack as unpack_logprobs
 from acespec.proto.messages import (
@@ -80,6 +81,18 @@ def test_a_turn_begins_with_the_appended_ids() -> None:
     answer = session.poll(0.0)
     assert isinstance(answer, Opened)
     assert (answer.epoch, answer.kept, answer.resumed) == (0, 0, False)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_drafts_are_read_as_the_open_says(codec: Codec) -> None:
+    session = fresh()
+    opened(session, open_frame(codec=int(codec)))
+    chain = [Node(ROOT, 9), Node(0, 8), Node(1, 7)]
+    (offer,) = session.receive(1.0, Draft(received=5, nodes=nodes.pack(chain, 0, VOCAB, codec)))
+    assert offer == Offer(0, 0, tuple(chain), 5, 5, False)
+    other = next(c for c in Codec if c != codec)
+    with pytest.raises(BadFrame):
+        session.receive(1.0, Draft(received=5, nodes=nodes.pack(chain, 3, VOCAB, other)))
 
 
 def test_commits_name_the_matched_node_and_carry_only_the_rest() -> None:
@@ -202,6 +215,19 @@ def test_a_resume_re_sends_explicitly_what_the_edge_lacks() -> None:
     commit = next_commit(session)
     assert commit.matched is None, "an older epoch's nodes are never named"
     assert unpack_tokens(commit.tokens, 3, VOCAB) == [11, 12, 13]
+
+
+def test_a_resumed_turn_may_pack_its_drafts_in_another_way() -> None:
+    session = fresh()
+    first = open_frame()
+    opened(session, first)
+    again = dataclasses.replace(
+        first, epoch=1, append=b"", keep=(checkpoint(PROMPT),), codec=int(Codec.GOLOMB), target_rate=5.0
+    )
+    assert opened(session, again).resumed
+    (offer,) = session.receive(1.0, Draft(received=5, nodes=nodes.pack([Node(ROOT, 9)], 0, VOCAB, Codec.GOLOMB)))
+    assert isinstance(offer, Offer)
+    assert offer.nodes == (Node(ROOT, 9),)
 
 
 def test_a_resume_of_a_finished_turn_repeats_its_end() -> None:

@@ -23,7 +23,8 @@ import pytest
 from acespec.cloud.scheduler import FreeRun
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion, TextDelta
-from acespec.edge.controller import FixedController, make_controller
+from acespec.edge.controller import FixedController
+from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.drafters.replay import SOURCE, ReplayDrafter
 from acespec.edge.drafters.replay_accuracy import DepthAccuracy

@@ -27,7 +27,7 @@ from acespec.cloud.turn_table import TurnTable
 from acespec.edge.channel import SESSION_METHOD, Endpoint
 from acespec.models.replay_tokenizer import replay_tokenizer
 from acespec.proto import nodes, wire
-from acespec.proto.messages import Draft, EdgeMessage, Opened
+from acespec.proto.messages import Draft, EdgeMessage, Open, Opened
 from acespec.proto.replay_text import SyntheticText
 from acespec.proto.timing_profile import TimingProfile
 from acespec.sim.shaper import Shaper
@@ -85,12 +85,15 @@ class WatchedHosts(Hosts):
 
     ages: Ages | None = None
     heard = 0
+    codec = 0
 
     def receive(
         self, now: float, principal: str, host: SessionHost | None, stream: Listener, message: EdgeMessage
     ) -> SessionHost:
+        if self.ages is not None and isinstance(message, Open):
+            self.codec = message.codec
         if self.ages is not None and isinstance(message, Draft) and message.nodes:
-            found = nodes.unpack(message.nodes, self.heard, VOCAB, Limits().max_nodes)
+            found = nodes.unpack(message.nodes, self.heard, VOCAB, Limits().max_nodes, self.codec)
             self.heard += len(found)
             self.ages.arrived(now, [node.token for node in found])
         return super().receive(now, principal, host, stream, message)

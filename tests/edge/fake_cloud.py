@@ -177,7 +177,8 @@ class FakeCloud:
         if not message.nodes:
             return
         base = message.received if message.base is None else message.base
-        for node in unpack(message.nodes, self._count, self.vocab_size, self.max_nodes):
+        assert self.open is not None
+        for node in unpack(message.nodes, self._count, self.vocab_size, self.max_nodes, self.open.codec):
             parent = None if node.parent == ROOT else self._nodes[node.parent]
             position = base if parent is None else parent.position + 1
             known = position < len(self.truth)

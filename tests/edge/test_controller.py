@@ -32,16 +32,17 @@ def test_zero_never_drafts() -> None:
     assert not FixedController(0).extend(0, 1.0).go
 
 
-def after_commits(controller: A, every: float, draft_s: float, count: int = 60) -> A:
-    """One token each `every` seconds, a proposal in `draft_s`."""
-    for tick in range(count):
+def after_commits(controller: A, every: float, draft_s: float, tokens: int = 1) -> A:
+    """A commit of `tokens` each `every` seconds, a proposal in `draft_s`."""
+    for tick in range(60):
         controller.drafted(draft_s, 1)
-        controller.committed(tick * every, 1, [])
+        controller.committed(tick * every, tokens, [])
     return controller
 
 
 def test_rate_stops_where_a_token_no_longer_earns_its_time() -> None:
-    controller = after_commits(RateController(), every=0.025, draft_s=0.02)
+    controller = after_commits(RateController(), every=0.025, draft_s=0.02, tokens=2)
+    assert controller.gained == pytest.approx(40, rel=0.05), "of 80 tokens/s a step brings one each"
     assert controller.threshold == pytest.approx(40 * 0.02 * 0.8 / 2, rel=0.05)
     assert controller.extend(3, 0.35).go
     assert not controller.extend(3, 0.3).go
@@ -67,22 +68,23 @@ def test_a_burst_of_commits_does_not_look_like_a_high_rate() -> None:
 
 
 def test_a_node_is_shipped_while_its_gain_beats_the_price_of_its_bits() -> None:
-    controller = after_commits(RateController(), every=0.025, draft_s=0.001)
+    controller = after_commits(RateController(), every=0.025, draft_s=0.001, tokens=2)
     narrow, wide = Prices(link_rate=600.0), Prices(link_rate=60_000.0)
-    assert controller.ship(2, 0.3, 2.5, narrow).go, "40 tokens/s x 4.2 ms = 0.17"
+    assert controller.ship(2, 0.3, 2.5, narrow).go, "40 tokens/s gained x 4.2 ms = 0.17"
     assert not controller.ship(2, 0.1, 2.5, narrow).go
     assert controller.ship(2, 0.1, 2.5, wide).go
-    assert controller.ship(2, 0.1, 2.5, Prices(link_rate=600.0, busy=0.2)).go, "bits delay nothing on a free link"
-    assert not controller.ship(2, 0.01, 0.0).go
+    assert controller.ship(2, 0.1, 2.5, Prices(link_rate=600.0, waits=True)).go, "nobody waits for the message"
+    assert not controller.ship(2, 0.004, 0.0).go
 
 
 def test_a_message_must_gain_more_than_it_delays() -> None:
-    controller = after_commits(RateController(), every=0.025, draft_s=0.001)
+    controller = after_commits(RateController(), every=0.025, draft_s=0.001, tokens=2)
     price = Prices(link_rate=6250.0)
-    assert controller.send(0.8, 100, price).go, "40 tokens/s x 16 ms = 0.64"
-    assert not controller.send(0.5, 100, price).go
-    assert controller.send(0.5, 100, Prices(link_rate=6250.0, waits=True)).go
-    assert controller.send(0.5, 100).go, "nothing is known of the link"
+    assert controller.send(0.25, 100, price).go, "40 tokens/s gained x 16 ms x a chance of .64 that a commit comes / 2"
+    assert not controller.send(0.15, 100, price).go
+    assert controller.send(0.15, 100).go, "nothing is known of the link"
+    assert not controller.send(0.04, 100).go, "headers cost in any case"
+    assert after_commits(RateController(), every=0.025, draft_s=0.001).send(0.15, 100, price).go, "nothing to lose yet"
 
 
 def test_confidence_believes_the_drafter_down_to_its_limits() -> None:
@@ -133,13 +135,13 @@ def test_auto_has_a_cap() -> None:
 
 def test_a_drafter_that_is_always_wrong_is_hardly_shipped_and_gets_another_chance() -> None:
     controller = RateController()
-    assert controller.keep(1, controller.confidence(Guess("lm", 1, 0.3))).go
+    assert controller.send(4 * controller.confidence(Guess("lm", 1, 0.3)), 100).go
     for _ in range(300):
         controller.committed(0.0, 1, [Outcome(Guess("lm", 1, 0.999), 0.9, False)])
     distrust = controller.confidence(Guess("lm", 1, 0.1))
-    assert not controller.keep(1, distrust).go
+    assert not controller.send(4 * distrust, 100).go
     controller.committed(0.0, 600, [])
-    assert controller.keep(1, controller.confidence(Guess("lm", 1, 0.1))).go
+    assert controller.send(4 * controller.confidence(Guess("lm", 1, 0.1)), 100).go
 
 
 def test_the_options_name_a_controller() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acespec.edge.drafters.base import TurnContext
 from acespec.edge.drafters.replay import HostileDrafter, ReplayDrafter, UselessDrafter
-from acespec.edge.drafters.replay_accuracy import DepthAccuracy, RecordedAccuracy, read_accuracy
+from acespec.edge.drafters.replay_accuracy import ChangingAccuracy, DepthAccuracy, RecordedAccuracy, read_accuracy
 from acespec.edge.drafters.replay_factory import ReplayDrafting, make_replay_drafter
 from acespec.proto.errors import UsageError
 from acespec.proto.replay_profiles import find_drafter
@@ -185,3 +185,34 @@ def test_drafters_are_made_by_name() -> None:
         assert drafter._token_s == find_drafter("m3-0.6b-4bit").token_s
     with pytest.raises(UsageError, match="replay, useless, hostile"):
         make_replay_drafter(ReplayDrafting("clever"), VOCAB)
+
+
+class TestChangingAccuracy:
+    accuracy = ChangingAccuracy((0, 300), (0.9, 0.5))
+
+    def test_chances_hold_from_their_positions_on(self) -> None:
+        before = DepthAccuracy((0.9,))
+        behind = DepthAccuracy((0.5,))
+        for answered in range(600):
+            expected = before if answered < 300 else behind
+            seen = (5, 40 + answered, 40, 3)
+            assert self.accuracy.right(*seen) == expected.right(*seen)
+            assert self.accuracy.rank(*seen, 4) == expected.rank(*seen, 4)
+
+    def test_the_drafter_does_not_notice(self) -> None:
+        assert {self.accuracy.claim(5, 40 + answered, 40, 1) for answered in (0, 299, 300, 599)} == {0.9}
+
+    def test_it_is_written_with_positions(self) -> None:
+        assert read_accuracy("0.9@0,0.5@300") == (self.accuracy, None)
+        for bad in ("0.9@5", "0.9@0,0.5@0", "0.9@0,0.5@300,0.7@200"):
+            with pytest.raises(UsageError, match="positions ascend"):
+                read_accuracy(bad)
+        with pytest.raises(UsageError, match="from 0 to 1"):
+            read_accuracy("0.9@0,1.5@300")
+        for bad in ("0.9@0,0.5", "0.9@x", "@"):
+            with pytest.raises(UsageError, match="neither numbers"):
+                read_accuracy(bad)
+
+    def test_each_chance_has_its_position(self) -> None:
+        with pytest.raises(UsageError, match="one each"):
+            ChangingAccuracy((0, 10), (0.5,))

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acespec.edge.draft_tree import BranchCache, DraftTree
+from acespec.edge.branch_cache import BranchCache
+from acespec.edge.draft_tree import DraftTree
 from acespec.edge.sequence import CommittedSequence
 from acespec.edge.stop_text import StopText
 from acespec.edge.survival import Guess

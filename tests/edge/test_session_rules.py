@@ -10,7 +10,7 @@ from acespec.edge.controller import Controller, FixedController
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.events import Committed, Reopened, TurnOpened
 from acespec.edge.session import EdgeSession
-from acespec.edge.turn_request import TurnRequest, as_sent
+from acespec.edge.turn_request import CODEC, TurnRequest, as_sent
 from acespec.proto import wire
 from acespec.proto.digest import PrefixDigest, short
 from acespec.proto.errors import BadFrame, Desync
@@ -169,7 +169,7 @@ def test_what_was_in_flight_on_a_dead_stream_holds_nothing_back_on_the_next() ->
     session.receive(0.1, wire.encode_cloud(Opened(2, len(PROMPT), "n", 20.0, 16, 64, exact=True)))
     draft = draft_of(session, 0.1)
     assert draft is not None
-    assert len(unpack(draft.nodes, 0, VOCAB, 64)) == 12
+    assert len(unpack(draft.nodes, 0, VOCAB, 64, CODEC)) == 12
 
 
 def test_nothing_is_drafted_behind_an_end() -> None:

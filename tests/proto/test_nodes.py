@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from acespec.proto.bits import BitReader, BitWriter, read_varint, varint
 from acespec.proto.errors import BadFrame
+from acespec.proto.golomb import Codec, golomb_bits
 from acespec.proto.nodes import ROOT, Node, pack, token_bits, unpack
 
 VOCABULARIES = st.sampled_from([1, 2, 3, 256, 49_152, 65_536, 151_936])
+CODECS = st.sampled_from(Codec)
 
 
 @st.composite
@@ -19,7 +21,8 @@ def messages(draw: st.DrawFn) -> tuple[list[Node], int, int]:
     nodes = []
     for node_id in range(first_id, first_id + draw(st.integers(0, 20))):
         parent = draw(st.one_of(st.just(max(ROOT, node_id - 1)), st.integers(ROOT, node_id - 1)))
-        nodes.append(Node(parent, draw(st.integers(0, vocab_size - 1))))
+        top = draw(st.sampled_from([vocab_size, min(vocab_size, 2000)]))
+        nodes.append(Node(parent, draw(st.integers(0, top - 1))))
     return nodes, first_id, vocab_size
 
 
@@ -27,22 +30,65 @@ def chain(length: int, first_id: int) -> list[Node]:
     return [Node(first_id + i - 1, 7 * i) for i in range(length)]
 
 
-@given(messages())
-def test_roundtrip(message: tuple[list[Node], int, int]) -> None:
+@given(messages(), CODECS)
+def test_roundtrip(message: tuple[list[Node], int, int], codec: Codec) -> None:
     nodes, first_id, vocab_size = message
-    data = pack(nodes, first_id, vocab_size)
-    assert unpack(data, first_id, vocab_size, max_nodes=len(nodes)) == nodes
+    data = pack(nodes, first_id, vocab_size, codec)
+    assert unpack(data, first_id, vocab_size, len(nodes), codec) == nodes
 
 
-@given(data=st.binary(max_size=40), first_id=st.integers(0, 20), vocab_size=VOCABULARIES)
-@example(data=b"\xff\xff\xff\xff\x0f" + bytes(30), first_id=0, vocab_size=2)
-@example(data=b"\x01" + bytes(30), first_id=0, vocab_size=2)
-def test_any_bytes_are_the_one_form_of_their_nodes_or_a_bad_frame(data: bytes, first_id: int, vocab_size: int) -> None:
+@given(data=st.binary(max_size=40), first_id=st.integers(0, 20), vocab_size=VOCABULARIES, codec=CODECS)
+@example(data=b"\xff\xff\xff\xff\x0f" + bytes(30), first_id=0, vocab_size=2, codec=Codec.RAW)
+@example(data=b"\x01" + bytes(30), first_id=0, vocab_size=2, codec=Codec.RAW)
+@example(data=b"\x03" + bytes(30), first_id=0, vocab_size=151_936, codec=Codec.GOLOMB)
+@example(data=b"\x03\x60\x00", first_id=0, vocab_size=151_936, codec=Codec.GOLOMB)
+def test_any_bytes_are_the_one_form_of_their_nodes_or_a_bad_frame(
+    data: bytes, first_id: int, vocab_size: int, codec: Codec
+) -> None:
     try:
-        nodes = unpack(data, first_id, vocab_size, max_nodes=64)
+        nodes = unpack(data, first_id, vocab_size, 64, codec)
     except BadFrame:
         return
-    assert pack(nodes, first_id, vocab_size) == data
+    assert pack(nodes, first_id, vocab_size, codec) == data
+
+
+@given(messages())
+def test_short_codes_are_never_longer_than_raw_ones_but_for_the_count(message: tuple[list[Node], int, int]) -> None:
+    nodes, first_id, vocab_size = message
+    raw, short = (pack(nodes, first_id, vocab_size, codec) for codec in Codec)
+    assert len(short) - len(varint(2 * len(nodes))) <= len(raw) - len(varint(len(nodes)))
+
+
+def test_short_codes_of_a_chain() -> None:
+    # root: 0 1; child of it: 1. 5 = 0 * 512 + 5: gamma 1, nine bits; 1030 = 2 * 512 + 6: gamma 011, nine bits.
+    bits = "01" + "1" + f"{5:09b}" + "1" + "011" + f"{6:09b}" + "0" * 7
+    nodes = [Node(ROOT, 5), Node(0, 1030)]
+    assert pack(nodes, 0, 151_936, Codec.GOLOMB) == bytes([2 * 2 + 1]) + int(bits, 2).to_bytes(len(bits) // 8, "big")
+    assert golomb_bits([5, 1030, 0, 511, 512, 151_935]) == 10 + 12 + 10 + 10 + 12 + 26
+
+
+def test_rare_tokens_go_raw() -> None:
+    nodes = [Node(ROOT, 151_935), Node(0, 150_000)]
+    data = pack(nodes, 0, 151_936, Codec.GOLOMB)
+    assert data == bytes([2 * 2]) + pack(nodes, 0, 151_936)[1:]
+    assert unpack(data, 0, 151_936, 2, Codec.GOLOMB) == nodes
+
+
+def test_the_longer_of_two_ways_is_refused() -> None:
+    raw = bytes([2]) + pack([Node(ROOT, 5)], 0, 151_936)[1:]
+    with pytest.raises(BadFrame, match="longer of two ways"):
+        unpack(raw, 0, 151_936, 1, Codec.GOLOMB)
+
+
+def test_a_short_code_beyond_the_vocabulary_is_refused() -> None:
+    data = pack([Node(ROOT, 700)], 0, 151_936, Codec.GOLOMB)
+    with pytest.raises(BadFrame, match="token 700, outside the vocabulary of 600"):
+        unpack(data, 0, 600, 1, Codec.GOLOMB)
+
+
+def test_too_many_nodes_are_refused_before_they_are_read() -> None:
+    with pytest.raises(BadFrame, match="1073741823 draft nodes"):
+        unpack(b"\xff\xff\xff\xff\x07", 0, 151_936, 64, Codec.GOLOMB)
 
 
 def test_a_chain_costs_one_flag_bit_a_node() -> None:

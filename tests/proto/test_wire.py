@@ -54,7 +54,7 @@ OPENS = st.builds(
     stop_ids=st.lists(U32, max_size=3).map(tuple),
     stop_strings=st.lists(TEXT, max_size=3).map(tuple),
     target_rate=st.none() | st.floats(0, 1000, width=32),
-    codec=st.just(1),
+    codec=st.integers(1, 9),
     ignore_eos=st.booleans(),
     top_logprobs=st.none() | st.integers(0, 20),
     format=st.builds(OutputFormat, TEXT, st.booleans(), TEXT, TEXT),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 
 from acespec.proto.errors import UsageError
+from acespec.sim.delay import DelayStep
 from acespec.sim.link import LinkSpec
 from acespec.sim.link_file import read_link_file
 from acespec.sim.loss import GilbertElliott
@@ -26,6 +27,7 @@ name = "hut"
 rate_up_kbps = 20
 rate_down = { states = [{ kbps = 60, mean_dwell_s = 8 }, { kbps = 10.0, mean_dwell_s = 2 }] }
 delay_ms = 120
+delay_steps = ["20:40", { start_s = 30, delay_ms = 250.5 }]
 jitter_ms = 15.5
 burst_loss = { p = 0.01, r = 0.25, loss_bad = 0.9, loss_good = 0.001 }
 queue_bytes = 4000
@@ -70,6 +72,7 @@ def test_every_field_can_be_given(tmp_path: Path) -> None:
         mode="police",
         burst_bytes=9000,
         tcp_backoff=True,
+        delay_steps=(DelayStep(20, 40), DelayStep(30, 250.5)),
     )
     mentioned = set(re.findall(r"^(\w+) =", EVERY_FIELD, re.MULTILINE))
     means_and_twin = {"rate_down_kbps", "rate_up", "loss_percent"}

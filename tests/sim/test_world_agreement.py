@@ -89,16 +89,17 @@ def test_a_session_is_above_plain_decoding_and_under_the_free_running_ceiling(rt
 
 def test_with_every_draft_right_a_session_is_as_fast_as_its_drafter() -> None:
     """Unlimited link, no round trip: 1 / t_d, a plain step's token now and then on top."""
-    result = run(scene("ours", rtt_ms=0.0, a="1", draft="16", tokens=3000))
+    result = run(scene("ours", rtt_ms=0.0, a="1", draft="16", tree="off", tokens=3000))
     assert 200.0 * 0.97 < speed(result) < 200.0 * 1.06
     assert result.edges[0].accepted == result.edges[0].verified
 
 
 def test_a_target_rate_is_kept_at_fewer_steps_than_tokens() -> None:
-    """DESIGN, section 1: 20 tokens/s over wan50 at a = .8 take .22 to .33 steps a token with a chain."""
-    result = run(scene("ours", link=LinkChoice("wan50"), free_run="never", target_rate=20.0, tokens=1200))
-    assert 20.0 * 0.99 < speed(result) < 20.0 * 1.05  # it begins with a lead
-    assert 0.22 < result.steps_per_token < 0.37
+    """DESIGN, section 1: 20 tokens/s over wan50 at a = .8 take .22 to .33 steps a token with a chain. It may be faster
+    where that costs no more steps."""
+    result = run(scene("ours", link=LinkChoice("wan50"), free_run="never", target_rate=20.0, tree="off", tokens=1200))
+    assert speed(result) > 20.0 * 0.99
+    assert 0.2 < result.steps_per_token < 0.33
     assert result.on_schedule > 0.97
 
 
@@ -115,7 +116,8 @@ def test_free_running_at_a_long_round_trip_tends_to_plain_decoding() -> None:
 def test_bytes_are_payload_framing_and_headers_and_near_what_the_edge_prints(strategy: str, free_run: str) -> None:
     """`edge/wire_stats.py` judges from the frames alone: it charges each a WINDOW_UPDATE, and every second an ACK. That
     is more than a link carries where drafts come in bursts, and never much less."""
-    world = World(scene(strategy, link=LinkChoice("wan50"), tokens=600, free_run=free_run))
+    shape = {"tree": "off"} if strategy == "ours" else {}
+    world = World(scene(strategy, link=LinkChoice("wan50"), tokens=600, free_run=free_run, **shape))
     world.run()
     place = world.places[0]
     edge, traffic = place.actor, world.traffic()[0]

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from acespec.edge.drafters.replay_accuracy import DepthAccuracy, RecordedAccuracy
+from acespec.edge.drafters.replay_accuracy import ChangingAccuracy, DepthAccuracy, RecordedAccuracy
 from acespec.proto.errors import UsageError
 from acespec.sim.theory.acceptance import Acceptance
 from acespec.sim.theory.costs import Costs
@@ -122,10 +122,14 @@ class EdgeDraftLength:
 
 
 def acceptance_of(world: World) -> Acceptance:
-    """The drafter's chances as the closed forms want them; of a trace, the share of right guesses at every depth."""
+    """The drafter's chances as the closed forms want them; of a trace, the share of right guesses at every depth;
+    where they change on the way, their mean over an answer."""
     match world.places[0].accuracy:
         case DepthAccuracy() as known:
             return known.chances
+        case ChangingAccuracy() as changing:
+            tokens = range(world.scenario.load.tokens)
+            return sum(changing.at(token).chances[0] for token in tokens) / len(tokens)
         case RecordedAccuracy() as trace:
             ranks = [rank for recording in trace.recordings for rank in recording.ranks]
             return ranks.count(0) / len(ranks)

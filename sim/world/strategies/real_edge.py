@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from acespec.edge.adaptive import AdaptiveController
 from acespec.edge.controller import Controller
 from acespec.edge.draft_worker import HOP_S
 from acespec.edge.drafters.base import Candidate, TurnContext
@@ -16,6 +17,7 @@ from acespec.proto.replay_text import end_id
 from acespec.sim.edge_driver import EdgeDriver
 from acespec.sim.narrow_stream import NarrowStream
 from acespec.sim.world.place import Place, Wish
+from acespec.sim.world.result import Drafting
 from acespec.sim.world.strategies.real_verifier import FINGERPRINT, RealVerifier, session_id
 
 
@@ -46,6 +48,25 @@ class RealEdge(EdgeDriver[NarrowStream[bytes]]):
         self._drafter = drafter
         self._rate = rate
         self._forget = forget
+        self._controller = controller
+        self._proposals = 0
+        self._drafting_s = 0.0
+        place.recorder.edges[place.number].drafting = self.drafting
+
+    def drafting(self) -> Drafting:
+        """What the drafter has done so far, and what its guesses were worth."""
+        cache = self.session.branch_cache
+        estimates = self._controller.estimates if isinstance(self._controller, AdaptiveController) else None
+        return Drafting(
+            proposals=self._proposals,
+            seconds=self._drafting_s,
+            surprises=cache.surprises,
+            covered=cache.covered,
+            shipped=cache.shipped,
+            saved=cache.saved,
+            judged=0 if estimates is None else estimates.observed,
+            calibration_error=0.0 if estimates is None else estimates.calibration_error,
+        )
 
     def start(self, wish: Wish) -> None:
         """See `Actor.start`."""
@@ -73,6 +94,12 @@ class RealEdge(EdgeDriver[NarrowStream[bytes]]):
 
     def _propose(self, path: Sequence[int], k: int) -> list[Candidate]:
         return self._drafter.propose(path, k)
+
+    def _hand_in(self, done: int) -> None:
+        if self._job is not None:
+            self._proposals += done
+            self._drafting_s += self._agenda.now - self._job_began
+        super()._hand_in(done)
 
 
 def hop_of(token_s: float) -> int:

@@ -16,9 +16,9 @@ from acespec.cloud.turn import Limits
 from acespec.cloud.turn_table import TurnTable
 from acespec.models.replay_tokenizer import replay_model
 from acespec.proto import noise
-from acespec.proto.bits import read_varint
 from acespec.proto.errors import ProtocolError, ServerFault
-from acespec.proto.messages import PROTOCOL_VERSION, Draft, EdgeMessage, ModelCard
+from acespec.proto.messages import PROTOCOL_VERSION, Draft, EdgeMessage, ModelCard, Open
+from acespec.proto.nodes import count_nodes
 from acespec.sim.narrow_stream import NarrowStream
 from acespec.sim.virtual_server import Observer, VirtualServer
 from acespec.sim.world.recorder import Recorder
@@ -80,11 +80,14 @@ class Reporter(Observer):
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self._codecs: dict[SessionKey, int] = {}
 
     def heard(self, key: SessionKey, message: EdgeMessage) -> None:
         """See `Observer.heard`."""
-        if isinstance(message, Draft) and message.nodes:
-            self._recorder.drafted(edge_of(key), read_varint(message.nodes)[0])
+        if isinstance(message, Open):
+            self._codecs[key] = message.codec
+        elif isinstance(message, Draft) and message.nodes:
+            self._recorder.drafted(edge_of(key), count_nodes(message.nodes, self._codecs[key]))
 
     def begun(self, step: Step, seconds: float) -> None:
         """See `Observer.begun`."""

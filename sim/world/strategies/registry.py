@@ -64,7 +64,7 @@ ENTRIES: tuple[Entry, ...] = (
         "ours:Ours",
         (
             Param("draft", "auto", "draft length: auto, a number, or a controller: rate, confidence, ucb, fixed:N"),
-            Param("tree", "on", "draft tree: on, off, or siblings:K"),
+            Param("tree", "siblings:4", "shape of drafts: off (a chain), siblings:K, or on (a tree)"),
             _FREE_RUN,
             _RATE,
         ),

@@ -1,0 +1,1 @@
+"""What the edge's brain is worth: its decisions against oracles, closed forms and the clock."""
