@@ -10,7 +10,7 @@ PYTEST := $(PY) -m pytest
 # Processes that share the fast tests, a file at a time. The long ones run alone: some of them measure.
 TESTERS ?= 2
 
-.PHONY: help setup install model demo test test-all check proto dictionary tools clean
+.PHONY: help setup install model demo test test-all check browser tools proto dictionary traces clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 14
@@ -43,11 +43,15 @@ check: install ## lint, format, types, import rules, generated files
 	$(VENV)/bin/lint-imports
 	$(PY) scripts/generate_stubs.py --check
 
-test: check model ## check, then the tests (under 15 minutes on 2 cores)
+test: check model browser ## check, then the tests (under 15 minutes on 2 cores)
 	$(PYTEST) -n $(TESTERS) --dist loadfile -m "not slow"
 
-test-all: check model tools ## and the long ones
+test-all: check model browser tools ## and the long ones
 	$(PYTEST) --timeout 900
+
+browser: # for the tests of the page, which are skipped without one
+	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1 || \
+	  echo "no Chromium, and apt-get cannot install it here: the page's tests in a browser are skipped" >&2
 
 tools:
 	@command -v tcpdump >/dev/null || (apt-get update -qq && apt-get install -y -qq tcpdump iproute2)

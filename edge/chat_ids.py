@@ -7,12 +7,10 @@ around a stand-in answer; where a template is not made that way, the whole conve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from acespec.edge.template_gap import Message, gap_behind
 from acespec.models.tokenizer import Tokenizer
-
-STAND_IN = "acespec"
-"""Any answer that templates neither trim nor read anything into."""
 
 
 class ChatIds:
@@ -20,8 +18,25 @@ class ChatIds:
 
     def __init__(self, tokenizer: Tokenizer, system: str | None = None) -> None:
         self._tokenizer = tokenizer
-        self._messages: list[dict[str, str]] = [{"role": "system", "content": system}] if system else []
+        self._messages: list[dict[str, str]] = []
         self._ids: list[int] = []
+        self.restart(system)
+
+    @property
+    def messages(self) -> tuple[Mapping[str, str], ...]:
+        """What was said so far, the system message included."""
+        return tuple(self._messages)
+
+    @property
+    def system(self) -> str | None:
+        """The system message, if there is one."""
+        first = self._messages[:1]
+        return first[0]["content"] if first and first[0]["role"] == "system" else None
+
+    def restart(self, system: str | None) -> None:
+        """Forget everything; the next question is the first, behind this system message."""
+        self._messages = [{"role": "system", "content": system}] if system else []
+        self._ids = []
 
     def ask(self, text: str) -> list[int]:
         """The ids of the conversation with this question behind it, ready for the answer."""
@@ -41,17 +56,11 @@ class ChatIds:
         """The last question got no answer: it never happened."""
         self._messages.pop()
 
-    def _between(self, asked: list[dict[str, str]]) -> str | None:
+    def _between(self, asked: Sequence[Message]) -> str | None:
         """What the template puts between the end of the last answer and the beginning of the next."""
         *before, _answer, question = asked
-        stand_in = [*before, {"role": "assistant", "content": STAND_IN}]
-        prompt = self._tokenizer.apply_chat(before)
-        closed = self._tokenizer.apply_chat(stand_in, add_generation_prompt=False)
-        whole = self._tokenizer.apply_chat([*stand_in, question])
-        if not (closed.startswith(prompt + STAND_IN) and whole.startswith(closed)):
-            return None
-        between = whole[len(prompt) + len(STAND_IN) :]
-        return between.removeprefix(self._end_already_there())
+        between = gap_behind(self._tokenizer, before, [question], {})
+        return None if between is None else between.removeprefix(self._end_already_there())
 
     def _end_already_there(self) -> str:
         last = self._ids[-1:]

@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from acespec.edge import cli_options as opt
+from acespec.edge import setup_cli
+from acespec.edge.proxy import cli as proxy_cli
 from acespec.edge.trace_cli import app as trace_app
 from acespec.models.cli import app as models_app
-from acespec.proto.command_line import ConfigOption, LogLevelOption, run, start_logging
+from acespec.proto.command_line import LogLevelOption, config_of, require_sound, run, start_logging
 from acespec.proto.sampling_params import SamplingParams
 
 app = typer.Typer(
@@ -23,13 +25,17 @@ app = typer.Typer(
 app.add_typer(models_app)
 app.add_typer(trace_app)
 
-DEFAULT_MODEL = "smollm2-135m"
-DEFAULT_TREE = "siblings:4"
-
 
 @app.callback()
-def root(config: ConfigOption = None, log_level: LogLevelOption = "warning") -> None:
+def root(
+    ctx: typer.Context,
+    config: opt.Config = None,
+    log_level: LogLevelOption = "warning",
+    show_version: setup_cli.VersionOption = False,
+) -> None:
     """Generate text with a model in the cloud and a drafter here: exact output over a narrow link."""
+    if ctx.invoked_subcommand not in setup_cli.UNHINDERED:
+        require_sound(config_of(ctx))
     start_logging(log_level)
 
 
@@ -38,7 +44,9 @@ def generate(
     prompt: Annotated[
         str | None, typer.Option("--prompt", "-p", help="The prompt; - reads stdin.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of text.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object on stdout instead of text.", envvar="ACESPEC_JSON")
+    ] = False,
     raw: Annotated[bool, typer.Option("--raw", help="The prompt as it is, without the chat template.")] = False,
     verifier: opt.Verifier = None,
     insecure: opt.Insecure = False,
@@ -47,7 +55,8 @@ def generate(
     api_key_file: opt.ApiKeyFile = None,
     target_rate: opt.TargetRate = None,
     outage_timeout: opt.OutageTimeout = 60.0,
-    model: opt.Model = DEFAULT_MODEL,
+    on_outage: opt.OnOutage = "wait",
+    model: opt.Model = opt.DEFAULT_MODEL,
     drafter: opt.DrafterKind = "ngram",
     draft_model: opt.DraftModel = None,
     draft_profile: opt.DraftProfile = "m3-0.6b-4bit",
@@ -55,7 +64,7 @@ def generate(
     replay_ids: opt.ReplayIds = None,
     num_draft_tokens: opt.NumDraftTokens = "auto",
     controller: opt.ControllerName = None,
-    draft_tree: opt.DraftTreeShape = DEFAULT_TREE,
+    draft_tree: opt.DraftTreeShape = opt.DEFAULT_TREE,
     max_kv_size: opt.MaxKvSize = 4096,
     draft_threads: opt.DraftThreads = 1,
     offline: opt.Offline = False,
@@ -94,6 +103,7 @@ def generate(
         api_key_file=api_key_file,
         target_rate=target_rate,
         outage_timeout=outage_timeout,
+        on_outage=on_outage,
         model=model,
         drafter=drafter,
         draft_model=draft_model,
@@ -129,7 +139,8 @@ def chat(
     api_key_file: opt.ApiKeyFile = None,
     target_rate: opt.TargetRate = None,
     outage_timeout: opt.OutageTimeout = 60.0,
-    model: opt.Model = DEFAULT_MODEL,
+    on_outage: opt.OnOutage = "wait",
+    model: opt.Model = opt.DEFAULT_MODEL,
     drafter: opt.DrafterKind = "ngram",
     draft_model: opt.DraftModel = None,
     draft_profile: opt.DraftProfile = "m3-0.6b-4bit",
@@ -137,7 +148,7 @@ def chat(
     replay_ids: opt.ReplayIds = None,
     num_draft_tokens: opt.NumDraftTokens = "auto",
     controller: opt.ControllerName = None,
-    draft_tree: opt.DraftTreeShape = DEFAULT_TREE,
+    draft_tree: opt.DraftTreeShape = opt.DEFAULT_TREE,
     max_kv_size: opt.MaxKvSize = 4096,
     draft_threads: opt.DraftThreads = 1,
     offline: opt.Offline = False,
@@ -160,7 +171,7 @@ def chat(
     grammar: opt.Grammar = None,
 ) -> None:
     """Talk, one line a question. Ctrl-C stops an answer; /quit, Ctrl-D or Ctrl-C twice ends the chat."""
-    from acespec.edge import chat_command
+    from acespec.edge.chat import command as chat_command
     from acespec.edge.output_format import output_format
     from acespec.edge.run_options import RunOptions
 
@@ -173,6 +184,7 @@ def chat(
             api_key_file=api_key_file,
             target_rate=target_rate,
             outage_timeout=outage_timeout,
+            on_outage=on_outage,
             model=model,
             drafter=drafter,
             draft_model=draft_model,
@@ -197,12 +209,10 @@ def chat(
     )
 
 
-@app.command()
-def version() -> None:
-    """Print the version."""
-    from importlib.metadata import version as installed
-
-    sys.stdout.write(f"acespec {installed('acespec')}\n")
+app.command()(proxy_cli.proxy)
+app.command("serve", hidden=True)(proxy_cli.proxy)
+for command in (setup_cli.init, setup_cli.doctor, setup_cli.version):
+    app.command()(command)
 
 
 def main() -> None:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from acespec.proto.command_line import CONFIG_HELP, load_config
+
+DRAFTERS = ("none", "ngram", "mlx", "gguf", "torch", "hybrid", "hybrid:gguf", "hybrid:torch")
+CONTROLLERS = ("rate", "confidence", "ucb", "fixed:4")
+TREES = ("off", "siblings:4", "on")
+ON_OUTAGE = ("wait", "draft", "fail")
+DOCTOR_READS = ("chat", "generate", "proxy")
+"""The doctor looks into settings that it is not named for: those of the commands that it is asked about."""
+
+DEFAULT_MODEL = "smollm2-135m"
+DEFAULT_TREE = "siblings:4"
 
 LINK = "Verifier and link"
 MODEL = "Models and drafting"
@@ -13,6 +26,42 @@ SAMPLING = "Sampling"
 FORMAT = "Output format (one of them)"
 MAX_TOP_LOGPROBS = 20
 REPLAY = "Replayed drafters (with --model replay)"
+
+
+def _load_config(ctx: typer.Context, _param: typer.CallbackParam, value: Path | None) -> Path | None:
+    if not ctx.resilient_parsing:
+        load_config(ctx, value, shared=True, relatives={"doctor": DOCTOR_READS})
+    return value
+
+
+def _one_of(*words: str) -> Callable[[str], list[str]]:
+    """Completion by known words; other values are allowed too."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
+
+
+def _models(incomplete: str) -> list[str]:
+    from acespec.models.sources import SOURCES
+
+    return [name for name in SOURCES if name.startswith(incomplete)]
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help=f"{CONFIG_HELP} Keys in front of all tables hold for every command; see acespec init.",
+        envvar="ACESPEC_CONFIG",
+        is_eager=True,
+        callback=_load_config,
+        show_default=False,
+    ),
+]
+"""Faults of the file wait until it is known what is asked for: the doctor has to be able to name them."""
+Json = Annotated[bool, typer.Option("--json", help="One JSON value on stdout.", envvar="ACESPEC_JSON")]
 
 Verifier = Annotated[
     str | None,
@@ -59,11 +108,21 @@ OutageTimeout = Annotated[
         rich_help_panel=LINK,
     ),
 ]
+OnOutage = Annotated[
+    str,
+    typer.Option(
+        help="While the verifier is out of reach: wait, draft (go on alone and show it as a guess) or fail.",
+        envvar="ACESPEC_ON_OUTAGE",
+        rich_help_panel=LINK,
+        autocompletion=_one_of(*ON_OUTAGE),
+    ),
+]
 
 Model = Annotated[
     str,
     typer.Option(
         help="The target, for its tokenizer: a name, owner/name, folder or GGUF file.",
+        autocompletion=_models,
         envvar="ACESPEC_MODEL",
         rich_help_panel=MODEL,
     ),
@@ -74,6 +133,7 @@ DrafterKind = Annotated[
         "--drafter",
         help="none, ngram, mlx, gguf, torch or hybrid; with --model replay also replay, useless, hostile.",
         envvar="ACESPEC_DRAFTER",
+        autocompletion=_one_of(*DRAFTERS),
         rich_help_panel=MODEL,
     ),
 ]
@@ -115,6 +175,7 @@ ControllerName = Annotated[
         help="What decides the draft: rate, confidence, ucb or fixed:N. Default: rate, or fixed:N if "
         "--num-draft-tokens is a number N.",
         envvar="ACESPEC_CONTROLLER",
+        autocompletion=_one_of(*CONTROLLERS),
         rich_help_panel=MODEL,
     ),
 ]
@@ -125,6 +186,7 @@ DraftTreeShape = Annotated[
         help="Shape of drafts: off (a chain), siblings:K (a chain, K guesses at each place), on (a tree: faster where "
         "the verifier is slow, for three times the drafting).",
         envvar="ACESPEC_DRAFT_TREE",
+        autocompletion=_one_of(*TREES),
         rich_help_panel=MODEL,
     ),
 ]

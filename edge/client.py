@@ -10,31 +10,28 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-import grpc
-import grpc.aio
-
-from acespec.edge.channel import DESCRIBE_METHOD, Endpoint, error_of
+from acespec.edge.channel import Endpoint
 from acespec.edge.completion import Completion, TextDelta
 from acespec.edge.controller import Controller
 from acespec.edge.draft_worker import DraftWorker
 from acespec.edge.drafters.base import Drafter, TurnContext
 from acespec.edge.events import Committed, Event, Finished, Reopened, TurnOpened
+from acespec.edge.outage_policy import OnOutage, outage_policy
 from acespec.edge.session import EdgeSession
-from acespec.edge.stop_text import StopText
+from acespec.edge.shared_link import Lease, SharedLink
 from acespec.edge.stream import Stream, StreamEnded
 from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.edge.turn_request import TurnRequest
+from acespec.edge.turn_text import TurnText
+from acespec.edge.view import View
+from acespec.edge.viewing import view_of
 from acespec.edge.watch import Outage, SessionWatcher
-from acespec.edge.wire_stats import WireTotals
-from acespec.models.text_stream import TextStream
 from acespec.models.tokenizer import Tokenizer
-from acespec.proto import wire
 from acespec.proto.errors import ProtocolError, Unavailable
-from acespec.proto.logprobs import TokenLogprobs
 from acespec.proto.messages import ModelCard
 
 log = logging.getLogger(__name__)
@@ -53,10 +50,15 @@ class Client:
         model: name of the target, "" for whatever is served.
         drafter: proposes tokens; closed with the client.
         outage_timeout: seconds without the verifier after which a turn that had begun is given up.
+        on_outage: what a turn that had begun does meanwhile: "wait", "draft" or "fail"; see `outage_policy.py`.
         shape: how wide drafts may be.
+        link: the connection, if other clients share it; its endpoint is that of the client.
 
     Attributes:
         session: the state machine.
+        tokenizer: the target's.
+        on_link: called with False when the link is found to be down during a turn, with True when it is up again; it
+            must neither raise nor take long.
         opened: set while the verifier serves the newest turn, and thus holds its prompt.
     """
 
@@ -69,20 +71,27 @@ class Client:
         *,
         model: str = "",
         outage_timeout: float = OUTAGE_TIMEOUT_S,
+        on_outage: OnOutage | str = OnOutage.WAIT,
         shape: TreeShape = CHAIN,
+        link: SharedLink | None = None,
     ) -> None:
-        self._endpoint = endpoint
-        self._tokenizer = tokenizer
+        self._link = SharedLink(endpoint, lingers=False) if link is None else link
+        self._endpoint = self._link.endpoint
+        self.tokenizer = tokenizer
         self._outage_timeout = outage_timeout
+        self._on_outage = outage_policy(on_outage)
+        self.on_link: Callable[[bool], None] | None = None
         self.session = EdgeSession(
             fingerprint=tokenizer.fingerprint,
             vocab_size=tokenizer.vocab_size,
             controller=controller,
             model=model,
             encode=tokenizer.encode,
-            tls=not endpoint.insecure,
+            tls=not self._endpoint.insecure,
             shape=shape,
+            budget=self._link.budget,
         )
+        self.session.on_room = self._wake_stream
         self._worker = DraftWorker(
             drafter,
             self.session,
@@ -91,10 +100,15 @@ class Client:
         )
         self._inbox: asyncio.Queue[Event | StreamEnded | BaseException] = asyncio.Queue()
         self._stream: Stream | None = None
+        self._lease: Lease | None = None
+        self._failed = 0
+        self._turn: TurnText | None = None
+        self._yields = False
         self._drafting: asyncio.Task[None] | None = None
         self._served = False
         self._attempt = 0
         self._down_since: float | None = None
+        self._lost_at: float | None = None
         self._reconnects = 0
         self._watcher: SessionWatcher | None = None
         self.opened = asyncio.Event()
@@ -115,7 +129,7 @@ class Client:
         if self._drafting is not None:
             self._drafting.cancel()
             await asyncio.gather(self._drafting, return_exceptions=True)
-        await self._drop_stream()
+        await self._drop_stream(suspect=False)
         await self._worker.close()
 
     async def describe(self) -> ModelCard:
@@ -124,15 +138,12 @@ class Client:
         Raises:
             ProtocolError: it cannot be reached, or refuses.
         """
-        channel = self._endpoint.connect()
-        try:
-            method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(DESCRIBE_METHOD)
-            card = wire.decode_card(await method(b"", metadata=self._endpoint.metadata))
-        except grpc.aio.AioRpcError as fault:
-            raise error_of(fault.code().name, fault.details(), self._endpoint.target) from fault
-        finally:
-            await channel.close()
-        return card
+        return await self._link.describe()
+
+    def view(self) -> View:
+        """What may be shown now; cheap enough for every 50 ms. Between turns its figures are those of the last one."""
+        since = self.session.silent_since(time.monotonic()) if self._down_since is None else self._lost_at
+        return view_of(self.session, self._turn, running=self._yields, waiting_since=since)
 
     async def stream(
         self, ids: Sequence[int], request: TurnRequest, *, text: str | None = None, shared: int = 0
@@ -149,8 +160,10 @@ class Client:
         Raises:
             ProtocolError: the verifier refuses, breaks, or cannot be reached for too long.
         """
-        turn = _Turn(self._tokenizer, request, time.monotonic(), self.session)
+        now = time.monotonic()
+        turn = TurnText(self.tokenizer, request, now, self.session.wire_totals(now))
         await self._begin(ids, request, text, shared)
+        self._turn, self._yields = turn, True
         try:
             while True:
                 item = await self._inbox.get()
@@ -172,6 +185,8 @@ class Client:
                     case BaseException():
                         raise item
         finally:
+            self._yields = False
+            self._down_since = None
             if self.session.running:
                 await self._stop_turn()
 
@@ -184,7 +199,7 @@ class Client:
                 request.params,
                 request.seed,
                 len(ids),
-                self._tokenizer.vocab_size,
+                self.tokenizer.vocab_size,
                 banned=request.end_ids,
                 min_tokens=request.min_tokens,
             )
@@ -204,7 +219,7 @@ class Client:
             elif isinstance(item, BaseException):
                 raise item
 
-    def _completion(self, turn: _Turn, end: Finished, request: TurnRequest) -> Completion:
+    def _completion(self, turn: TurnText, end: Finished, request: TurnRequest) -> Completion:
         now = time.monotonic()
         terms = self.session.terms
         if terms is None:
@@ -231,15 +246,10 @@ class Client:
     # -- the stream below ----------------------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        rtt = max(self.session.rtts, default=0.0)
+        rtt = max(self.session.rtts, default=self._link.budget.pacer.last_rtt or 0.0)
+        self._lease = self._link.lease(failed=self._failed, attempt=self._attempt, rtt=rtt, rate=self.session.link_rate)
         self._stream = Stream(
-            self._endpoint,
-            self.session,
-            on_event=self._on_event,
-            on_end=self._on_end,
-            attempt=self._attempt,
-            rtt=rtt,
-            rate=self.session.link_rate,
+            self._lease.channel, self._endpoint, self.session, on_event=self._on_event, on_end=self._on_end
         )
 
     def _on_event(self, event: Event) -> None:
@@ -261,16 +271,21 @@ class Client:
         if self._stream is not None:
             self._stream.wake()
 
-    async def _drop_stream(self) -> None:
+    async def _drop_stream(self, *, suspect: bool = True) -> None:
+        """End the stream; `suspect`: because of what its connection did, or did not."""
         stream, self._stream = self._stream, None
-        if stream is not None:
+        lease, self._lease = self._lease, None
+        if stream is not None and lease is not None:
+            self._failed = lease.number if suspect else 0
             await stream.close()
+            await self._link.release(lease, suspect=suspect)
 
     def _up_again(self, opened: TurnOpened) -> None:
         if self._down_since is not None:
             log.warning(
                 "connected to %s again after %.1f s", self._endpoint.target, time.monotonic() - self._down_since
             )
+            self._tell(up=True)
         if not opened.terms.exact:
             log.warning("the verifier does not promise exact output: its self-check failed on that machine")
         self._served = True
@@ -285,10 +300,16 @@ class Client:
             raise ended.error
         if self._watcher is not None:
             self._watcher.saw(Outage(str(ended.error)))
+        if self._on_outage is OnOutage.FAIL:
+            raise Unavailable(f"{ended.error}; the answer ends here, as --on-outage fail asks") from ended.error
         now = time.monotonic()
         if self._down_since is None:
             log.warning("%s; resuming", ended.error)
-            self._down_since = now
+            self._down_since, self._lost_at = now, self.session.silent_since(now) or now
+            self._tell(up=False)
+        if self._on_outage is OnOutage.DRAFT:
+            self.session.draft_alone()
+            self._worker.wake()
         if now - self._down_since > self._outage_timeout:
             raise _given_up(ended.error, self._outage_timeout)
         await asyncio.sleep(BACKOFF_S[min(self._attempt, len(BACKOFF_S) - 1)] * random.uniform(0.8, 1.2))
@@ -296,6 +317,10 @@ class Client:
         self._connect()
         self._attempt += 1
         self._reconnects += 1
+
+    def _tell(self, *, up: bool) -> None:
+        if self.on_link is not None:
+            self.on_link(up)
 
     async def _stop_turn(self) -> None:
         """The caller has left: tell the verifier, and wait a moment for its last word."""
@@ -311,42 +336,6 @@ class Client:
         if self.session.running:
             self.session.abandon()
             await self._drop_stream()
-
-
-class _Turn:
-    """The text side of a turn."""
-
-    def __init__(self, tokenizer: Tokenizer, request: TurnRequest, now: float, session: EdgeSession) -> None:
-        self.started = now
-        self.first_at: float | None = None
-        self.first_tokens = 0
-        self.token_ids: list[int] = []
-        self.logprobs: list[TokenLogprobs] = []
-        self.pieces: list[str] = []
-        self.wire_before: WireTotals = session.wire_totals(now)
-        self._text = TextStream(tokenizer)
-        self._stop = StopText(request.stop_strings)
-        self._min_tokens = request.min_tokens
-
-    def committed(self, event: Committed) -> TextDelta:
-        """The text that these tokens make showable."""
-        if self.first_at is None:
-            self.first_at = time.monotonic()
-            self.first_tokens = len(event.tokens)
-        early = max(0, self._min_tokens - len(self.token_ids))
-        self.token_ids += event.tokens
-        self.logprobs += event.logprobs
-        text = self._stop.push(self._text.push(event.tokens[:early]), may_end=False)
-        text += self._stop.push(self._text.push(event.tokens[early:]))
-        return self._delta(text, event.tokens, event.logprobs)
-
-    def finished(self, event: Finished) -> TextDelta:
-        """The rest, cut where the cloud says that the answer ends."""
-        return self._delta(self._stop.finish(self._text.flush(), event.text_end))
-
-    def _delta(self, text: str, tokens: tuple[int, ...] = (), logprobs: tuple[TokenLogprobs, ...] = ()) -> TextDelta:
-        self.pieces.append(text)
-        return TextDelta(text, tokens, logprobs)
 
 
 def _given_up(error: ProtocolError, seconds: float) -> Unavailable:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from acespec.edge.controller import Controller
 from acespec.edge.draft_tree import DraftTree
 from acespec.edge.drafters.base import Candidate
+from acespec.edge.outage_policy import LONE_TOKENS
 from acespec.edge.prices import FREE, Prices
 from acespec.edge.remembered import Remembered
 from acespec.edge.survival import Guess
@@ -47,8 +48,10 @@ class DraftDesk:
     Attributes:
         tree: the guesses.
         version: rises whenever all jobs that were given out are void.
-        cap: most unverified tokens of a path; the server's limit once it is known.
+        cap: most unverified tokens of a path that the server sees; its own limit once it is known.
+        most_shipped: most nodes that the server holds.
         prices: what time, bits and rows cost now.
+        alone: the link is down: the main path grows beyond `cap`, whatever it is worth.
     """
 
     def __init__(self, controller: Controller, vocab_size: int, shape: TreeShape = CHAIN) -> None:
@@ -56,7 +59,9 @@ class DraftDesk:
         self.tree = DraftTree()
         self.version = 0
         self.cap = controller.cap
+        self.most_shipped = math.inf
         self.prices: Prices = FREE
+        self.alone = self._stays = False
         self._shape = shape
         self._most_nodes = controller.cap * shape.width
         self._vocab_size = vocab_size
@@ -84,15 +89,28 @@ class DraftDesk:
         """Drop all guesses; jobs under way come to nothing."""
         self.tree.clear()
         self.version += 1
+        self.alone = self._stays = False
         self._end = 0
 
     def limit(self, depth: int, nodes: int) -> None:
-        """The server takes paths of at most `depth` unverified tokens and holds `nodes` nodes; what was drafted beyond
-        is dropped."""
+        """The server is there, takes paths of at most `depth` unverified tokens and holds `nodes` nodes. What was
+        drafted beyond is dropped, unless it was drafted alone: that stays until a commit contradicts it, and is shipped
+        when it is near enough."""
         self.cap = min(self.controller.cap, depth, nodes)
+        self.most_shipped = nodes
         self._most_nodes = min(self.controller.cap * self._shape.width, nodes)
-        self.version += self.tree.cut(self.tree.base + self.cap)
-        self.tree.make_room(self._most_nodes + 1, math.inf)
+        end = self.tree.base + self.cap
+        if not self._stays:
+            self.version += self.tree.cut(end)
+        self.alone = False
+        self._lessons += 1
+        self.tree.make_room(self._most_nodes + 1, math.inf, end)
+
+    def go_alone(self) -> None:
+        """The link is down: guess on along the main path, until `limit` says that the server is there again."""
+        self.alone = self._stays = True
+        self._lessons += 1
+        self.tree.ask_again(self.tree.tip())  # It may have been asked, and the answer not been worth its bits.
 
     def job(self, ids: Sequence[int]) -> DraftJob | None:
         """Work for a drafter, if there is any: behind the likeliest node that was not asked about."""
@@ -118,7 +136,11 @@ class DraftDesk:
     @property
     def _last(self) -> int:
         """The first position that is not to be drafted; the last token is the target's own in any case."""
-        return min(self.tree.base + self.cap, self._end - 1)
+        return min(self.tree.base + self._reach, self._end - 1)
+
+    @property
+    def _reach(self) -> int:
+        return max(self.cap, LONE_TOKENS) if self.alone else self.cap
 
     @property
     def state(self) -> tuple[int, int, Prices]:
@@ -130,12 +152,21 @@ class DraftDesk:
         return self._found.answer(self.state)
 
     def _find_place(self) -> int | None:
+        if self.alone:
+            return self._find_lone_place()
         self.tree.aim_beyond(self.prices.headway)
         node = self.tree.best(self._last)
         if node is None:
             return None
         decision = self.controller.extend(self.tree.depth(node), self.tree.survival(node), self.prices)
         return node if decision.go else None
+
+    def _find_lone_place(self) -> int | None:
+        """The end of the main path, unless the text ends on the way there."""
+        main = self.tree.main()
+        tip = main[-1] if main else ROOT
+        goes_on = self.tree.is_open(tip, self._last) and all(self.tree.node(key).grows for key in main)
+        return tip if goes_on else None
 
     def is_void(self, job: DraftJob) -> bool:
         """True if the answer to a job would be dropped."""
@@ -178,7 +209,7 @@ class DraftDesk:
         parent = ROOT if passed >= 0 else job.node
         for level in levels[max(0, passed) :]:
             parent = self._add_level(parent, level)
-            if parent == ROOT:
+            if parent == ROOT or (self.alone and not self.tree.node(parent).grows):
                 return "kept"
         if silent and len(levels) >= passed:
             self.tree.asked(parent, silent=True)
@@ -215,16 +246,22 @@ class DraftDesk:
         if (known := tree.child(parent, candidate.token)) is not None:
             return known
         depth, rank = tree.depth(parent) + 1, len(tree.children(parent))
-        if depth > self.cap:
+        lone = self.alone and rank == 0
+        if depth > (self._reach if lone else self.cap):
             return None
         guess = Guess(candidate.source, depth, share, rank)
         given = self.controller.confidence(guess)
         confidence = tree.confidence(parent, given)
         survival = tree.survival(parent) * confidence
-        if not self.controller.keep(depth, survival).go or not tree.make_room(self._most_nodes, survival):
+        if not lone and not self._has_place(depth, survival):
             return None
         grows = candidate.token not in self._end_ids and (rank == 0 or self._shape.branches)
         return tree.add(parent, candidate.token, guess, given, confidence=confidence, grows=grows)
+
+    def _has_place(self, depth: int, survival: float) -> bool:
+        """A guess is worth a node, and there is one for it or a worse one to give up."""
+        end = self.tree.base + self.cap
+        return self.controller.keep(depth, survival).go and self.tree.make_room(self._most_nodes, survival, end)
 
 
 def _as_probability(value: float) -> float:

@@ -8,10 +8,11 @@ most promising first. A node's wire id is given when it is shipped; a new epoch 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from acespec.edge.branch_cache import BranchCache
+from acespec.edge.draft_node import DraftNode
 from acespec.edge.frontier import Frontier
 from acespec.edge.ranking import Ranking
 from acespec.edge.survival import Guess, Outcome
@@ -22,31 +23,6 @@ GOES_ON = 0.8
 """About the chance that a path goes on by one more token."""
 REMEMBERED = 64
 """Matched nodes whose keys are still known, for drafts that were asked behind them."""
-
-
-@dataclass(slots=True)
-class DraftNode:
-    """One guess.
-
-    Attributes:
-        parent: a key of the tree, or ROOT.
-        given: chance that it is right, given its path and that the guesses before it at its place are wrong.
-        confidence: chance that it is right, given its path.
-        survival: chance that it and its whole path are right.
-        grows: what follows it may be asked while it is a guess.
-        asked: a drafter was asked what follows it.
-    """
-
-    parent: int
-    token: int
-    position: int
-    guess: Guess
-    given: float
-    confidence: float
-    survival: float
-    grows: bool = True
-    asked: bool = False
-    wire_id: int | None = None
 
 
 class DraftTree:
@@ -118,9 +94,25 @@ class DraftTree:
             level = self.children(level[0])
         return path
 
+    def tip(self) -> int:
+        """The key at the end of the path of first guesses; ROOT if there is none."""
+        return next(reversed(self.main()), ROOT)
+
     def deepest(self) -> int:
         """Length of the longest path."""
         return max(self._standing, default=self.base - 1) - self.base + 1
+
+    @property
+    def shipped(self) -> int:
+        """Nodes that the other end may hold and that nothing is known of yet."""
+        return len(self._by_wire)
+
+    def is_open(self, key: int, end: int) -> bool:
+        """A node that is held, may be asked about and was not, and leaves room for another below `end` - 1."""
+        if key == ROOT:
+            return not self._root_asked and self.base < end
+        node = self._nodes.get(key)
+        return node is not None and node.grows and not node.asked and node.position + 1 < end
 
     def was_passed(self, key: int) -> bool:
         """True if a commit has lately confirmed the node."""
@@ -185,7 +177,7 @@ class DraftTree:
     def best(self, end: int) -> int | None:
         """The most promising node that nobody was asked about, at a position below `end` - 1; None if there is none."""
         # What is too deep now comes back with the next commit.
-        return self._frontier.best(lambda key: self._is_open(key, end))
+        return self._frontier.best(lambda key: self.is_open(key, end))
 
     def asked(self, key: int, *, silent: bool) -> None:
         """A drafter has said what follows a node; `silent`: nothing, and it may know better after the next commit."""
@@ -197,11 +189,20 @@ class DraftTree:
         if silent:
             self._silent.add(key)
 
-    def make_room(self, most: int, survival: float) -> bool:
-        """Have less than `most` nodes, at the cost of the unlikeliest unshipped leaf; False if a node of `survival` is
-        not worth that."""
-        while len(self._nodes) >= most:
-            worst = self._unlikeliest_leaf()
+    def ask_again(self, key: int) -> None:
+        """A drafter may be asked once more what follows a node."""
+        if key == ROOT:
+            self._root_asked = False
+        else:
+            self._nodes[key].asked = False
+        self._silent.discard(key)
+        self._refill()
+
+    def make_room(self, most: int, survival: float, end: float = math.inf) -> bool:
+        """Have less than `most` nodes at positions below `end`, at the cost of the unlikeliest unshipped leaf there;
+        False if a node of `survival` is not worth that."""
+        while len(self._nodes) >= most and sum(n for at, n in self._standing.items() if at < end) >= most:
+            worst = self._unlikeliest_leaf(end)
             if worst is None or self.survival(worst) >= survival:
                 return False
             self._drop(worst)
@@ -212,10 +213,6 @@ class DraftTree:
     def has_unshipped(self) -> bool:
         """True if a node has no wire id yet."""
         return len(self._unshipped) > 0
-
-    def has_shipped(self) -> bool:
-        """True if the other end may hold a node that nothing is known of yet."""
-        return bool(self._by_wire)
 
     def unshipped(self) -> Iterator[tuple[int, DraftNode]]:
         """Nodes without a wire id, the likeliest first, parents before their children."""
@@ -341,17 +338,13 @@ class DraftTree:
         missing = self._aim - (node.position - self.base)
         return node.survival * GOES_ON**missing if missing > 0 else node.survival
 
-    def _is_open(self, key: int, end: int) -> bool:
-        """A node that is held, that nobody was asked about, and that leaves room for another below `end` - 1."""
-        if key == ROOT:
-            return not self._root_asked and self.base < end
-        node = self._nodes.get(key)
-        return node is not None and not node.asked and node.position + 1 < end
-
-    def _unlikeliest_leaf(self) -> int | None:
-        """Of what is not shipped, of equals the oldest. What follows a node is never above it: it is near the end."""
+    def _unlikeliest_leaf(self, end: float) -> int | None:
+        """Of what is not shipped and stands below `end`, of equals the oldest. What follows a node is never above it:
+        it is near the end."""
         worst: int | None = None
         for key in reversed(self._unshipped):
+            if self._nodes[key].position >= end:
+                continue
             if worst is not None and self._nodes[key].survival > self._nodes[worst].survival:
                 break
             worst = worst if self._children.get(key) else key

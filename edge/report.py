@@ -105,11 +105,12 @@ def _logprobs(done: Completion, tokenizer: Tokenizer | None) -> Json:
     if done.logprobs is None or tokenizer is None:
         return None
     pairs = zip(done.token_ids, done.logprobs, strict=True)
-    content: list[Json] = [_token_logprobs(tokenizer, token, item) for token, item in pairs]
+    content: list[Json] = [token_logprobs(tokenizer, token, item) for token, item in pairs]
     return {"content": content}
 
 
-def _token_logprobs(tokenizer: Tokenizer, token: int, item: TokenLogprobs) -> dict[str, Json]:
+def token_logprobs(tokenizer: Tokenizer, token: int, item: TokenLogprobs) -> dict[str, Json]:
+    """One token's log probability and its alternatives, as in OpenAI's chat API."""
     alternatives: list[Json] = [_chance(tokenizer, other, logprob) for other, logprob in item.top]
     return _chance(tokenizer, token, item.logprob) | {"top_logprobs": alternatives}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from acespec.edge.channel import Endpoint
     from acespec.edge.client import Client
     from acespec.edge.drafters.base import Drafter
+    from acespec.edge.shared_link import SharedLink
     from acespec.edge.trace_json import Plain
     from acespec.edge.trace_writer import TraceWriter
     from acespec.edge.turn_request import TurnRequest
@@ -58,6 +58,7 @@ class RunOptions:
     top_logprobs: int | None = None
     format: OutputFormat = OutputFormat()
     trace: Path | None = None
+    on_outage: str = "wait"
 
     def endpoint(self) -> Endpoint:
         """Where to connect.
@@ -115,10 +116,13 @@ class RunOptions:
             "temperature": self.params.temperature,
             "max_tokens": self.max_tokens,
             "outage_timeout": self.outage_timeout,
+            "on_outage": self.on_outage,
         }
 
-    def client(self, tokenizer: Tokenizer, trace: TraceWriter | None = None) -> Client:
-        """A client with its drafter; `trace` takes down what its session does.
+    def client(
+        self, tokenizer: Tokenizer, trace: TraceWriter | None = None, *, link: SharedLink | None = None
+    ) -> Client:
+        """A client with its drafter; `trace` takes down what its session does, `link` is shared with other clients.
 
         Raises:
             AcespecError: an option makes no sense, or the draft model cannot be had.
@@ -130,12 +134,14 @@ class RunOptions:
 
         controller = make_controller(self.num_draft_tokens, self.controller)
         client = Client(
-            self.endpoint(),
+            self.endpoint() if link is None else link.endpoint,
             tokenizer,
             self._drafter(tokenizer),
             FixedController(0) if self.drafter == "none" else controller,
             outage_timeout=self.outage_timeout,
+            on_outage=self.on_outage,
             shape=tree_shape(self.draft_tree),
+            link=link,
         )
         if trace is not None:
             client.watch(trace.session())
@@ -169,19 +175,19 @@ class RunOptions:
         Raises:
             UsageError: `min_tokens` is above `max_tokens`.
         """
-        from acespec.edge.turn_request import TurnRequest, as_sent
+        from acespec.edge.requesting import request_for
 
         if self.min_tokens > self.max_tokens:
             raise UsageError(f"--min-tokens {self.min_tokens} is above --max-tokens {self.max_tokens}")
-        return TurnRequest(
-            params=as_sent(self.params),
-            seed=secrets.randbits(SEED_BITS) if self.seed is None else self.seed,
+        return request_for(
+            tokenizer,
+            self.params,
+            seed=self.seed,
             max_tokens=self.max_tokens,
             min_tokens=self.min_tokens,
-            stop_strings=self.stop,
-            end_ids=() if self.ignore_eos else tokenizer.eos_ids,
-            target_rate=self.target_rate,
+            stop=self.stop,
             ignore_eos=self.ignore_eos,
+            target_rate=self.target_rate,
             top_logprobs=self.top_logprobs,
             format=self.format,
         )
@@ -197,6 +203,6 @@ class RunOptions:
 
 def _read(path: Path, option: str) -> bytes:
     try:
-        return path.read_bytes()
+        return path.expanduser().read_bytes()  # No shell has seen a path that stands in a file.
     except OSError as error:
         raise UsageError(f"{option} {path}: {error.strerror or error}") from error

@@ -11,23 +11,24 @@ import enum
 import math
 import secrets
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from acespec.edge.branch_cache import BranchCache
 from acespec.edge.cadence import Cadence
 from acespec.edge.commit_logprobs import logprobs_of
 from acespec.edge.commit_tokens import tokens_of
 from acespec.edge.controller import Controller
-from acespec.edge.draft_desk import DraftDesk, DraftJob, Level
+from acespec.edge.draft_desk import DraftDesk
+from acespec.edge.drafting_side import DraftingSide
 from acespec.edge.events import Committed, Event, Finished, Reopened, TurnOpened
 from acespec.edge.headway import Headway
+from acespec.edge.link_budget import LinkBudget, Uplink
 from acespec.edge.market import Market
-from acespec.edge.sequence import CommittedSequence
 from acespec.edge.session_notes import SessionNotes
 from acespec.edge.shipping import Shipping
 from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.edge.turn_opening import TurnOpening
 from acespec.edge.turn_request import TurnRequest
+from acespec.edge.turn_tally import TurnTally
 from acespec.edge.watch import Abandoned, ReopenedBecause, SessionWatcher
 from acespec.edge.wire_stats import WireStats, WireTotals
 from acespec.proto import wire
@@ -44,13 +45,12 @@ from acespec.proto.messages import (
     Opened,
     Totals,
 )
-from acespec.proto.pacer import Pacer
 from acespec.proto.prompt import Encode
 
 RTT_SAMPLES = 4096
-DRAFTS_GAIN = 1.25
-"""Bandwidth-delay products of drafts in flight. Commits, which acknowledge them, come often; and what queues up here
-delays our own acknowledgements, and with them the commits."""
+SILENCE_S = 3.0
+SILENCE_ROUNDS = 6.0
+"""A verifier that owes an answer for so long, and so many round trips, is not heard."""
 
 
 class Phase(enum.Enum):
@@ -63,13 +63,15 @@ class Phase(enum.Enum):
     OPEN = "open"
 
 
-class EdgeSession:
+class EdgeSession(DraftingSide):
     """One session; `now` is in seconds of any monotonic clock.
 
     Attributes:
         terms: the server's answer to the newest `Open`; None before the first.
         rtts: round trips of late in seconds, without the time that the cloud held the frame.
         reopened: how often this turn had to be opened again because the ends disagreed.
+        tally: what the commits of this turn brought.
+        on_room: called when the link takes messages again that it had refused; it had better lead to a `poll`.
     """
 
     def __init__(
@@ -83,14 +85,16 @@ class EdgeSession:
         session_id: bytes | None = None,
         tls: bool = False,
         shape: TreeShape = CHAIN,
+        budget: LinkBudget | None = None,
     ) -> None:
+        """`budget`: of the link, where other sessions use it too."""
+        super().__init__(DraftDesk(controller, vocab_size, shape))
         self.session_id = session_id or secrets.token_bytes(SESSION_ID_BYTES)
         self.terms: Opened | None = None
         self.rtts: deque[float] = deque(maxlen=RTT_SAMPLES)
         self.reopened = 0
         self._vocab_size = vocab_size
         self._tls = tls
-        self._sequence = CommittedSequence()
         self._opening = TurnOpening(
             self._sequence,
             session_id=self.session_id,
@@ -99,16 +103,17 @@ class EdgeSession:
             model=model,
             encode=encode,
         )
-        self._desk = DraftDesk(controller, vocab_size, shape)
         self._shipping = Shipping(self._desk, vocab_size, tls=tls)
-        self._pacer = Pacer(DRAFTS_GAIN)
+        self.tally = TurnTally()
+        self.on_room: Callable[[], None] = lambda: None
+        self._uplink = Uplink(budget or LinkBudget(), lambda: self.on_room())
         self._stats = WireStats(tls)
         self._phase = Phase.IDLE
         self._outbox: deque[EdgeMessage] = deque()
         self._cadence = Cadence(0.0)
         self._headway = Headway()
         self._market = Market()
-        self._frames = self._frames_acked = 0
+        self._heard_at = 0.0
         self._cancelling = False
         self._notes: SessionNotes | None = None
         self._why = ""
@@ -126,11 +131,6 @@ class EdgeSession:
         return self._phase is not Phase.IDLE
 
     @property
-    def ids(self) -> list[int]:
-        """A copy of the committed sequence, prompt included."""
-        return list(self._sequence.ids)
-
-    @property
     def prompt_len(self) -> int:
         """Where the generated part of the turn begins."""
         return self._opening.prompt_len
@@ -138,22 +138,21 @@ class EdgeSession:
     @property
     def link_rate(self) -> float | None:
         """Estimated rate of the uplink in bytes/s; None if nothing was acknowledged of late."""
-        return self._pacer.rate
+        return self._uplink.pacer.rate
 
     @property
-    def unverified(self) -> int:
-        """Drafted tokens of one path that nothing is known of yet."""
-        return self._desk.tree.deepest()
+    def newest_rtt(self) -> float | None:
+        """The newest round trip in seconds, of whichever session on the link; None before the first."""
+        return self._uplink.pacer.last_rtt
 
-    @property
-    def nodes(self) -> int:
-        """All guesses that are held."""
-        return len(self._desk.tree)
-
-    @property
-    def branch_cache(self) -> BranchCache:
-        """What became of first guesses that were wrong."""
-        return self._desk.tree.cache
+    def silent_since(self, now: float) -> float | None:
+        """Since when the server of an open turn owes an answer, if that is too long for a link that is up."""
+        asked = self._uplink.unanswered_since
+        if self._phase is not Phase.OPEN or asked is None:
+            return None
+        since = max(asked, self._heard_at)
+        patience = max(SILENCE_S, SILENCE_ROUNDS * (self._uplink.pacer.base_rtt or 0.0))
+        return since if now - since > patience else None
 
     @property
     def outbox(self) -> int:
@@ -180,6 +179,7 @@ class EdgeSession:
         """
         held = self._opening.start(ids, request, prompt_len, text, shared)
         self._cancelling = False
+        self.tally = TurnTally()
         self._desk.start(len(ids), self.prompt_len + request.max_tokens, request.end_ids)
         self.reopened = 0
         if self._notes is not None:
@@ -200,17 +200,20 @@ class EdgeSession:
         """The turn is over here, whatever the cloud thinks; what it still sends is ignored."""
         if self._notes is not None and self.running:
             self._notes.watcher.saw(Abandoned())
-        self._phase = Phase.IDLE
         self._outbox.clear()
+        self._end()
+
+    def _end(self) -> None:
+        self._phase = Phase.IDLE
         self._desk.clear()
+        self._uplink.restart()
 
     def _open(self, now: float, held: tuple[Checkpoint, ...]) -> Open:
         self._phase = Phase.OPENING
         self._cadence = Cadence(now)
         self._headway = Headway()
-        self._pacer.reset()
+        self._uplink.restart()
         self._shipping.restart()
-        self._frames = self._frames_acked = 0
         message = self._opening.message(held)
         self._outbox.clear()
         self._outbox.append(message)
@@ -227,7 +230,8 @@ class EdgeSession:
             BadFrame: the bytes are no frame of this protocol, or contradict it or the request.
             Desync: the ends disagree on the committed tokens for the second time in this turn.
         """
-        self._stats.received(now, len(data), self._pacer.base_rtt or 0.0)
+        self._heard_at = now
+        self._stats.received(now, len(data), self._uplink.pacer.base_rtt or 0.0)
         message = wire.decode_cloud(data)
         if isinstance(message, Opened) and self._phase is Phase.OPENING and message.epoch == self._opening.epoch:
             return self._opened(now, message, len(data))
@@ -264,27 +268,23 @@ class EdgeSession:
         self._headway.heard(now, len(tokens), commit.next_in_ms / 1000)
         self._shipping.heard(now, commit.next_in_ms / 1000)
         self._market.heard(commit)
+        self.tally.add(len(tokens), named)
         guessed = self._desk.committed(now, self._sequence.ids, len(tokens))
         if self._notes is not None:
             self._notes.commit(commit, nbytes, tokens, named, guessed, rtt)
         events: list[Event] = [Committed(start, tuple(tokens), logprobs)] if tokens else []
         if commit.finish is not None:
-            self._phase = Phase.IDLE
-            self._desk.clear()
+            self._end()
             events.append(Finished(commit.finish, commit.text_end, commit.totals or Totals()))
         return events
 
     def _take_ack(self, now: float, commit: Commit) -> float | None:
-        """The round trip, if the commit acknowledges something."""
-        acked = min(commit.ack, self._frames)
-        if acked > self._frames_acked:
-            self._frames_acked = acked
-            self._pacer.acknowledged(now, acked, commit.held_us / 1e6)
-            if self._pacer.last_rtt is not None:
-                self.rtts.append(self._pacer.last_rtt)
-                self._market.measured(self._pacer)
-            return self._pacer.last_rtt
-        return None
+        """The round trip, if the commit acknowledges something new."""
+        rtt = self._uplink.acknowledged(now, commit.ack, commit.held_us / 1e6)
+        if rtt is not None:
+            self.rtts.append(rtt)
+            self._market.measured(self._uplink.pacer)
+        return rtt
 
     def _disagree(self, now: float, trusted: int, reason: str) -> list[Event]:
         self.reopened += 1
@@ -308,8 +308,7 @@ class EdgeSession:
         data = wire.encode_edge(message)
         self._stats.sent(now, len(data))
         if isinstance(message, Draft):
-            self._frames += 1
-            self._pacer.sent(now, self._frames, message_bytes(len(data), self._tls))
+            self._uplink.sent(now, message_bytes(len(data), self._tls))
             self._cadence.wrote(now, message.step)
         if self._notes is not None:
             self._notes.sent(message, len(data), self._shipping.loaded, self._why)
@@ -325,14 +324,19 @@ class EdgeSession:
         """Bytes of the session so far."""
         return self._stats.totals(now)
 
+    @property
+    def wire_so_far(self) -> WireTotals:
+        """The same without settling what is not acknowledged yet: it changes nothing."""
+        return self._stats.so_far
+
     def _next(self, now: float) -> EdgeMessage | None:
         if self._outbox:
             return self._outbox.popleft()
         if self._phase is not Phase.OPEN:
             return None
-        self._desk.prices = self._market.prices(now, self._pacer, self._headway)
+        self._desk.prices = self._market.prices(now, self._uplink.pacer, self._headway)
         waited = self._notes is not None and self._shipping.held_until() is not None
-        if self._shipping.due(now, room=self._pacer.ready()):
+        if self._shipping.due(now, room=self._uplink.ready()):
             self._why = "due" if waited else "worth"
             return self._draft(now)
         if now >= self._due_at():
@@ -344,14 +348,14 @@ class EdgeSession:
         terms = self.terms
         if terms is None:
             raise RuntimeError("no terms before the first Opened")
-        step = now >= self._cadence.request_at(self._pacer.base_rtt, self._dry) or (
+        step = now >= self._cadence.request_at(self._uplink.pacer.base_rtt, self._dry) or (
             self._dry and terms.granted_rate == 0
         )
         nodes = self._shipping.load(terms.max_nodes)
         return Draft(received=len(self._sequence), nodes=nodes, step=step, held_ms=self._cadence.held_ms(now))
 
     def _due_at(self) -> float:
-        rtt = self._pacer.base_rtt
+        rtt = self._uplink.pacer.base_rtt
         ack_at = self._cadence.ack_at(rtt, drafting=self.wants_draft())
         ack_at = math.inf if ack_at is None else max(ack_at, self._shipping.held_until() or ack_at)
         return min(ack_at, self._cadence.request_at(rtt, self._dry))
@@ -359,42 +363,4 @@ class EdgeSession:
     @property
     def _dry(self) -> bool:
         """Nothing of ours is there to verify, and nothing is coming."""
-        return not (self._desk.tree.has_shipped() or self._shipping.waiting() or self.wants_draft())
-
-    # -- drafting ------------------------------------------------------------------------------------------------
-
-    def path(self) -> list[int]:
-        """The committed ids and the path of first guesses behind them."""
-        return self._sequence.ids + [self._desk.tree.node(key).token for key in self._desk.tree.main()]
-
-    def wants_draft(self) -> bool:
-        """True if there is work for a drafter."""
-        return self._desk.wants()
-
-    def draft_job(self) -> DraftJob | None:
-        """Work for a drafter, if there is any. It may begin before the server has answered."""
-        return self._desk.job(self._sequence.ids)
-
-    def is_void(self, job: DraftJob) -> bool:
-        """True if the path of a job has been contradicted: its answer will be dropped."""
-        return self._desk.is_void(job)
-
-    def proposal_takes(self, seconds: float) -> None:
-        """What a proposal of the drafter takes is known before one was made."""
-        self._desk.proposal_takes(seconds)
-
-    def is_outbid(self, job: DraftJob) -> bool:
-        """True if there is something better to draft than a job that was given out."""
-        return self._desk.is_outbid(job)
-
-    def drafted(self, job: DraftJob, levels: Sequence[Level], *, seconds: float, silent: bool) -> None:
-        """A drafter's answer to `job`: for each position behind its path the guesses, best first, all behind the first
-        guesses before.
-
-        Guesses whose positions were committed meanwhile are compared and skipped; a wrong one drops the rest.
-
-        Args:
-            seconds: how long the drafting took.
-            silent: the drafter has nothing to say behind these; it is not asked again before something is committed.
-        """
-        self._desk.take(self._sequence.ids, job, levels, seconds, silent)
+        return not (self._desk.tree.shipped or self._shipping.waiting() or self.wants_draft())

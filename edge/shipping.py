@@ -73,7 +73,7 @@ class Shipping:
 
     def _is_worth_it(self) -> bool:
         tree, prices = self._desk.tree, self._desk.prices
-        if not tree.has_unshipped() or tree.deepest() <= prices.headway:
+        if not tree.has_unshipped() or self._reach <= prices.headway:
             return False
         keys = self._chosen.answer(self._desk.state)
         # What the cloud has passed by then gains nothing, yet has to go along with what follows it.
@@ -83,7 +83,7 @@ class Shipping:
     def load(self, limit: int) -> bytes:
         """The packed nodes of a message that leaves now, at most `limit` of them; they count as shipped."""
         self.loaded = []
-        if self._desk.tree.deepest() <= self._desk.prices.headway:
+        if self._reach <= self._desk.prices.headway:
             return b""  # The cloud will have passed them.
         self.loaded = keys = self._chosen.answer(self._desk.state)[:limit]
         if not keys:
@@ -94,14 +94,25 @@ class Shipping:
         return data
 
     def _choose(self) -> list[int]:
-        """Unshipped nodes that pay, the likeliest first: what a node follows is at least as likely."""
+        """Unshipped nodes that pay and that the server takes, the likeliest first: what a node follows is at least as
+        likely."""
         tree, controller, prices = self._desk.tree, self._desk.controller, self._desk.prices
+        room = self._desk.most_shipped - tree.shipped
         chosen: list[int] = []
         for key, node in tree.unshipped():
+            if len(chosen) >= room:
+                break
+            if tree.depth(key) > self._desk.cap:
+                continue
             if not controller.ship(tree.depth(key), node.survival, self._node_bytes, prices).go:
                 break
             chosen.append(key)
         return chosen
+
+    @property
+    def _reach(self) -> int:
+        """Length of the longest path that the server takes."""
+        return min(self._desk.tree.deepest(), self._desk.cap)
 
     def _message_bytes(self, nodes: int) -> int:
         return message_bytes(ENVELOPE_BYTES + round(nodes * self._node_bytes), self._tls)

@@ -30,6 +30,15 @@ class StopText:
         self._barred = max(0, self._barred - safe)
         return self._count(pending[:safe])
 
+    def peek(self, text: str, barred: int | None = None) -> str:
+        """What is held back, and `text` behind it, up to the first stop string; takes nothing in.
+
+        `barred`: no stop string ends within so many first characters of `text`, nor before them.
+        """
+        pending = self._held + text
+        barred = self._barred if barred is None else len(self._held) + barred
+        return pending[: self._first_stop(pending, barred)]
+
     def finish(self, rest: str, text_end: int | None) -> str:
         """The last piece. `rest` ends the text; `text_end` is the UTF-8 length that belongs to the answer, if cut."""
         pending = (self._held + rest).encode()
@@ -45,9 +54,13 @@ class StopText:
     def _doubtful(self, text: str) -> int:
         """Characters at the end from the first place on where a stop string is complete or may be growing."""
         longest = max(map(len, self._stops), default=0)
-        starts = (text.find(stop, max(0, self._barred - len(stop) + 1)) for stop in self._stops)
-        first = min((at for at in starts if at >= 0), default=len(text))
+        first = self._first_stop(text, self._barred)
         for start in range(max(0, len(text) - longest + 1), first):
             if any(len(stop) > len(text) - start and stop.startswith(text[start:]) for stop in self._stops):
                 return len(text) - start
         return len(text) - first
+
+    def _first_stop(self, text: str, barred: int) -> int:
+        """Where the first complete stop string begins that does not end within `barred` characters; else the end."""
+        starts = (text.find(stop, max(0, barred - len(stop) + 1)) for stop in self._stops)
+        return min((at for at in starts if at >= 0), default=len(text))

@@ -35,23 +35,20 @@ class Stream:
 
     def __init__(
         self,
+        channel: grpc.aio.Channel,
         endpoint: Endpoint,
         session: EdgeSession,
         *,
         on_event: Callable[[Event], None],
         on_end: Callable[[Stream, StreamEnded], None],
-        attempt: int = 0,
-        rtt: float = 0.0,
-        rate: float | None = None,
     ) -> None:
         self._target = endpoint.target
         self._session = session
         self._on_event = on_event
         self._on_end = on_end
         self._wake = asyncio.Event()
-        self._channel = endpoint.connect(attempt, rtt, rate)
         # No serialisers: the session makes the bytes itself, so that what it counts is what is sent.
-        method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = self._channel.stream_stream(SESSION_METHOD)
+        method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(SESSION_METHOD)
         self._call = method(metadata=endpoint.metadata)
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
 
@@ -60,12 +57,11 @@ class Stream:
         self._wake.set()
 
     async def close(self) -> None:
-        """End the stream. What the session still holds can go on with another one."""
+        """End the stream, not its channel. What the session still holds can go on with another one."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._call.cancel()
-        await self._channel.close(grace=None)
 
     async def _read(self) -> None:
         ended = await self._read_all()

@@ -83,6 +83,11 @@ class WireStats:
         """Everything up to `now`."""
         self._settle(now, self._down, self._up, riding=False)
         self._settle(now, self._up, self._down, riding=False)
+        return self.so_far
+
+    @property
+    def so_far(self) -> WireTotals:
+        """What was counted by now; bare acknowledgements that are due are not among it yet."""
         up, down = self._up, self._down
         return WireTotals(up.messages, up.payload, up.ip_bytes, down.messages, down.payload, down.ip_bytes)
 

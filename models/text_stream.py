@@ -24,6 +24,13 @@ class TextStream:
         """The text that `ids` complete; takes time for the new tokens only."""
         return self._shown(self._decoder.decode(b"".join(map(self._tokenizer.token_bytes, ids))))
 
+    def peek(self, ids: Sequence[int]) -> str:
+        """What `push` would give; takes nothing in."""
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        decoder.setstate(self._decoder.getstate())
+        text = decoder.decode(b"".join(map(self._tokenizer.token_bytes, ids)))
+        return text.removeprefix(" ") if self._drop_space else text
+
     def flush(self) -> str:
         """What is left at the end: an unfinished character as U+FFFD, otherwise nothing. Starts a new text."""
         rest = self._shown(self._decoder.decode(b"", final=True))

@@ -9,6 +9,7 @@ and the bytes in flight may be `gain` times their product, plus one message.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass
 
 WINDOW_S = 10.0
@@ -99,6 +100,11 @@ class Pacer:
         while self._rates and self._rates[-1][1] <= rate:
             self._rates.pop()
         _push(self._rates, now, rate)
+
+    def forget(self, marks: Container[int]) -> None:
+        """Messages that nobody will acknowledge; what was learned about the link stays."""
+        self._flight = deque(message for message in self._flight if message.mark not in marks)
+        self._flight_bytes = sum(message.nbytes for message in self._flight)
 
     def reset(self) -> None:
         """A new stream: nothing is in flight any more; what was learned about the link stays."""

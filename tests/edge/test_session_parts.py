@@ -93,6 +93,24 @@ def test_a_tree_can_be_cut_short() -> None:
     assert not tree.cut(2)
 
 
+def test_room_is_made_below_a_position_only() -> None:
+    tree = chain(7, 8, 9, 10)
+    side = grow(tree, ROOT, 5, given=0.2)
+    assert tree.make_room(3, 0.5, end=2), "of the three nodes below the third position the unlikeliest went"
+    assert side not in tree
+    assert tree.tokens(tree.tip()) == [7, 8, 9, 10]
+    assert not tree.make_room(2, 0.9, end=2), "what something follows is no leaf"
+
+
+def test_who_has_been_asked_can_be_asked_again() -> None:
+    tree = chain(7)
+    tree.asked(tree.tip(), silent=True)
+    assert not tree.is_open(tree.tip(), 99)
+    tree.ask_again(tree.tip())
+    assert tree.is_open(tree.tip(), 99)
+    assert tree.best(99) == tree.tip()
+
+
 def test_a_sibling_that_is_right_keeps_what_was_drafted_behind_it() -> None:
     tree = chain(7, 8)
     side = grow(tree, ROOT, 5, given=0.5)
