@@ -296,6 +296,8 @@ class Client:
     async def _recover(self, ended: StreamEnded) -> None:
         """Resume the turn on a new stream, or raise why that is not to be."""
         await self._drop_stream()
+        if not self._served and ended.vague:
+            await self.describe()  # A verifier that refuses us says so here, too, and why.
         if not ended.retry or not self._served:
             raise ended.error
         if self._watcher is not None:

@@ -21,10 +21,16 @@ TRUE_STATUS_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class StreamEnded:
-    """The stream carries nothing any more. `retry`: the transport broke, so the session may go on with a new one."""
+    """The stream carries nothing any more.
+
+    Attributes:
+        retry: the transport broke, so the session may go on with a new one.
+        vague: why it ended was never said: it may have been a refusal.
+    """
 
     error: ProtocolError
     retry: bool
+    vague: bool = False
 
 
 class Stream:
@@ -106,7 +112,7 @@ class Stream:
             error: ProtocolError = Unavailable(f"{self._target} has ended the stream; it may be shutting down")
             return StreamEnded(error, retry=True)
         retry = is_broken_transport(code.name, details)
-        return StreamEnded(error_of(code.name, details, self._target), retry)
+        return StreamEnded(error_of(code.name, details, self._target), retry, vague=details == FAILED_WRITE)
 
     async def _status(self) -> tuple[grpc.StatusCode, str]:
         """The true status: grpc.aio puts its own in the place of it for a moment if a write fails first."""

@@ -95,17 +95,22 @@ def test_a_step_is_never_early_and_a_queue_of_steps_takes_its_sum() -> None:
 
 class TestPace:
     def test_overhead_between_pieces_does_not_add_up(self) -> None:
-        pace = Pace()
-        began = time.monotonic()
-        for _ in range(40):
-            pace.work(0.004)
-            spun = time.monotonic() + 0.0008
-            while time.monotonic() < spun:
-                pass
-        seconds = time.monotonic() - began
         own = 40 * 0.0008
-        assert seconds >= 40 * 0.004
-        assert seconds - 40 * 0.004 < own / 2 + pace.late_s, "the overhead was added to the time"
+        late: list[float] = []
+        for _ in range(5):  # Others on the machine may take it away from us; it takes one run without them.
+            pace = Pace()
+            began = time.monotonic()
+            for _ in range(40):
+                pace.work(0.004)
+                spun = time.monotonic() + 0.0008
+                while time.monotonic() < spun:
+                    pass
+            seconds = time.monotonic() - began
+            assert seconds >= 40 * 0.004
+            late.append(seconds - 40 * 0.004 - pace.late_s)
+            if late[-1] < own / 2:
+                return
+        raise AssertionError(f"the overhead was added to the time: {late}")
 
     def test_an_idle_worker_begins_when_it_is_asked(self) -> None:
         pace = Pace()
