@@ -10,11 +10,11 @@ import typer
 
 from acespec.edge import cli_options as opt
 from acespec.edge import setup_cli
+from acespec.edge.option_sets import EdgeOptions, FormatOptions, SamplingOptions, expanding
 from acespec.edge.proxy import cli as proxy_cli
 from acespec.edge.trace_cli import app as trace_app
 from acespec.models.cli import app as models_app
 from acespec.proto.command_line import LogLevelOption, config_of, require_sound, run, start_logging
-from acespec.proto.sampling_params import SamplingParams
 
 app = typer.Typer(
     name="acespec",
@@ -40,7 +40,11 @@ def root(
 
 
 @app.command()
+@expanding()
 def generate(
+    edge: EdgeOptions,
+    sampling: SamplingOptions,
+    form: FormatOptions,
     prompt: Annotated[
         str | None, typer.Option("--prompt", "-p", help="The prompt; - reads stdin.", show_default=False)
     ] = None,
@@ -48,164 +52,45 @@ def generate(
         bool, typer.Option("--json", help="One JSON object on stdout instead of text.", envvar="ACESPEC_JSON")
     ] = False,
     raw: Annotated[bool, typer.Option("--raw", help="The prompt as it is, without the chat template.")] = False,
-    verifier: opt.Verifier = None,
-    insecure: opt.Insecure = False,
-    tls_ca: opt.TlsCa = None,
-    api_key: opt.ApiKey = None,
-    api_key_file: opt.ApiKeyFile = None,
-    target_rate: opt.TargetRate = None,
-    outage_timeout: opt.OutageTimeout = 60.0,
-    on_outage: opt.OnOutage = "wait",
-    model: opt.Model = opt.DEFAULT_MODEL,
-    drafter: opt.DrafterKind = "ngram",
-    draft_model: opt.DraftModel = None,
-    draft_profile: opt.DraftProfile = "m3-0.6b-4bit",
-    acceptance: opt.Acceptance = "0.8",
-    replay_ids: opt.ReplayIds = None,
-    num_draft_tokens: opt.NumDraftTokens = "auto",
-    controller: opt.ControllerName = None,
-    draft_tree: opt.DraftTreeShape = opt.DEFAULT_TREE,
-    max_kv_size: opt.MaxKvSize = 4096,
-    draft_threads: opt.DraftThreads = 1,
-    offline: opt.Offline = False,
-    trace: opt.TraceFile = None,
     system_prompt: opt.SystemPrompt = None,
-    temp: opt.Temperature = 0.0,
-    top_p: opt.TopP = 1.0,
-    top_k: opt.TopK = 0,
-    min_p: opt.MinP = 0.0,
-    repetition_penalty: opt.RepetitionPenalty = 1.0,
-    frequency_penalty: opt.FrequencyPenalty = 0.0,
-    presence_penalty: opt.PresencePenalty = 0.0,
-    seed: opt.Seed = None,
     max_tokens: opt.MaxTokens = 256,
-    min_tokens: opt.MinTokens = 0,
-    stop: opt.Stop = None,
     ignore_eos: opt.IgnoreEos = False,
     logprobs: opt.Logprobs = False,
     top_logprobs: opt.TopLogprobs = 0,
     choices: opt.Choices = 1,
-    json_schema: opt.JsonSchema = None,
-    json_object: opt.JsonObject = False,
-    regex: opt.Regex = None,
-    grammar: opt.Grammar = None,
 ) -> None:
     """Answer one prompt. Text goes to stdout as it is committed, one line of figures to stderr at the end."""
     from acespec.edge import generate_command
-    from acespec.edge.output_format import output_format
     from acespec.edge.run_options import RunOptions
 
-    options = RunOptions(
-        verifier=verifier,
-        insecure=insecure,
-        tls_ca=tls_ca,
-        api_key=api_key,
-        api_key_file=api_key_file,
-        target_rate=target_rate,
-        outage_timeout=outage_timeout,
-        on_outage=on_outage,
-        model=model,
-        drafter=drafter,
-        draft_model=draft_model,
-        draft_profile=draft_profile,
-        acceptance=acceptance,
-        replay_ids=replay_ids,
-        num_draft_tokens=num_draft_tokens,
-        controller=controller,
-        draft_tree=draft_tree,
-        max_kv_size=max_kv_size,
-        draft_threads=draft_threads,
-        offline=offline,
+    options = RunOptions.of(
+        edge,
+        sampling,
         system_prompt=system_prompt,
-        params=SamplingParams(temp, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty),
-        seed=seed,
         max_tokens=max_tokens,
-        stop=tuple(stop or ()),
-        min_tokens=min_tokens,
         ignore_eos=ignore_eos,
         top_logprobs=generate_command.alternatives(logprobs, top_logprobs, as_json),
-        format=output_format(json_schema, json_object, regex, grammar),
-        trace=trace,
+        format=form.format,
     )
     generate_command.run(options, prompt, raw=raw, as_object=as_json, choices=choices)
 
 
 @app.command()
+@expanding()
 def chat(
-    verifier: opt.Verifier = None,
-    insecure: opt.Insecure = False,
-    tls_ca: opt.TlsCa = None,
-    api_key: opt.ApiKey = None,
-    api_key_file: opt.ApiKeyFile = None,
-    target_rate: opt.TargetRate = None,
-    outage_timeout: opt.OutageTimeout = 60.0,
-    on_outage: opt.OnOutage = "wait",
-    model: opt.Model = opt.DEFAULT_MODEL,
-    drafter: opt.DrafterKind = "ngram",
-    draft_model: opt.DraftModel = None,
-    draft_profile: opt.DraftProfile = "m3-0.6b-4bit",
-    acceptance: opt.Acceptance = "0.8",
-    replay_ids: opt.ReplayIds = None,
-    num_draft_tokens: opt.NumDraftTokens = "auto",
-    controller: opt.ControllerName = None,
-    draft_tree: opt.DraftTreeShape = opt.DEFAULT_TREE,
-    max_kv_size: opt.MaxKvSize = 4096,
-    draft_threads: opt.DraftThreads = 1,
-    offline: opt.Offline = False,
-    trace: opt.TraceFile = None,
+    edge: EdgeOptions,
+    sampling: SamplingOptions,
+    form: FormatOptions,
     system_prompt: opt.SystemPrompt = None,
-    temp: opt.Temperature = 0.0,
-    top_p: opt.TopP = 1.0,
-    top_k: opt.TopK = 0,
-    min_p: opt.MinP = 0.0,
-    repetition_penalty: opt.RepetitionPenalty = 1.0,
-    frequency_penalty: opt.FrequencyPenalty = 0.0,
-    presence_penalty: opt.PresencePenalty = 0.0,
-    seed: opt.Seed = None,
     max_tokens: opt.MaxTokens = 1024,
-    min_tokens: opt.MinTokens = 0,
-    stop: opt.Stop = None,
-    json_schema: opt.JsonSchema = None,
-    json_object: opt.JsonObject = False,
-    regex: opt.Regex = None,
-    grammar: opt.Grammar = None,
 ) -> None:
-    """Talk, one line a question. Ctrl-C stops an answer; /quit, Ctrl-D or Ctrl-C twice ends the chat."""
+    """Talk. Guesses are dimmed until the model has confirmed them. Ctrl-C stops an answer; /help says what else there
+    is; /quit, Ctrl-D or Ctrl-C twice ends the chat."""
     from acespec.edge.chat import command as chat_command
-    from acespec.edge.output_format import output_format
     from acespec.edge.run_options import RunOptions
 
     chat_command.run(
-        RunOptions(
-            verifier=verifier,
-            insecure=insecure,
-            tls_ca=tls_ca,
-            api_key=api_key,
-            api_key_file=api_key_file,
-            target_rate=target_rate,
-            outage_timeout=outage_timeout,
-            on_outage=on_outage,
-            model=model,
-            drafter=drafter,
-            draft_model=draft_model,
-            draft_profile=draft_profile,
-            acceptance=acceptance,
-            replay_ids=replay_ids,
-            num_draft_tokens=num_draft_tokens,
-            controller=controller,
-            draft_tree=draft_tree,
-            max_kv_size=max_kv_size,
-            draft_threads=draft_threads,
-            offline=offline,
-            system_prompt=system_prompt,
-            params=SamplingParams(temp, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty),
-            seed=seed,
-            max_tokens=max_tokens,
-            stop=tuple(stop or ()),
-            min_tokens=min_tokens,
-            format=output_format(json_schema, json_object, regex, grammar),
-            trace=trace,
-        )
+        RunOptions.of(edge, sampling, system_prompt=system_prompt, max_tokens=max_tokens, format=form.format)
     )
 
 

@@ -20,7 +20,7 @@ from acespec.edge.controller import Controller
 from acespec.edge.draft_worker import DraftWorker
 from acespec.edge.drafters.base import Drafter, TurnContext
 from acespec.edge.events import Committed, Event, Finished, Reopened, TurnOpened
-from acespec.edge.outage_policy import OnOutage, outage_policy
+from acespec.edge.outage_policy import OUTAGE_TIMEOUT_S, OnOutage, outage_policy
 from acespec.edge.session import EdgeSession
 from acespec.edge.shared_link import Lease, SharedLink
 from acespec.edge.stream import Stream, StreamEnded
@@ -36,7 +36,6 @@ from acespec.proto.messages import ModelCard
 
 log = logging.getLogger(__name__)
 
-OUTAGE_TIMEOUT_S = 60.0
 BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 3.0)
 CANCEL_S = 1.0
 """How long a cancelled turn waits for the cloud's last commit."""

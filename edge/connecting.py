@@ -7,16 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from acespec.edge.client import OUTAGE_TIMEOUT_S, Client
+from acespec.edge.cli_options import DEFAULT_TREE
+from acespec.edge.client import Client
+from acespec.edge.outage_policy import OUTAGE_TIMEOUT_S
 from acespec.edge.run_options import RunOptions
 from acespec.edge.shared_link import SharedLink
 from acespec.models.sources import DEFAULT_MODEL
 from acespec.proto.errors import UsageError
-from acespec.proto.sampling_params import SamplingParams
 
 INSECURE = {"http": True, "https": False}
-DEFAULT_TREE = "siblings:4"
-DRAFT_PROFILE = "m3-0.6b-4bit"
 
 
 @asynccontextmanager
@@ -58,27 +57,15 @@ async def connect(
         insecure=insecure,
         tls_ca=None if tls_ca is None else Path(tls_ca),
         api_key=api_key,
-        api_key_file=None,
-        target_rate=None,
         outage_timeout=outage_timeout,
         on_outage=on_outage,
         model=model,
         drafter=drafter,
         draft_model=draft_model,
-        draft_profile=DRAFT_PROFILE,
         acceptance=acceptance,
-        replay_ids=None,
         num_draft_tokens=str(num_draft_tokens),
-        controller=None,
         draft_tree=draft_tree,
-        max_kv_size=4096,
-        draft_threads=1,
         offline=offline,
-        system_prompt=None,
-        params=SamplingParams(),
-        seed=None,
-        max_tokens=256,
-        stop=(),
     )
     client = await asyncio.to_thread(_make, options, link)
     async with client:

@@ -6,6 +6,8 @@ import enum
 
 from acespec.proto.errors import UsageError
 
+OUTAGE_TIMEOUT_S = 60.0
+"""Without the verifier for so long, a turn that had begun is given up."""
 LONE_TOKENS = 256
 """How far ahead of the last committed token drafting goes without the verifier."""
 

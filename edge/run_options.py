@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from acespec.edge.option_sets import EdgeOptions, ModelOptions, SamplingOptions
 from acespec.proto.errors import UsageError
 from acespec.proto.messages import OutputFormat
 from acespec.proto.sampling_params import SamplingParams
@@ -25,40 +26,28 @@ SEED_BITS = 53
 """Random seeds fit what JSON readers keep exactly."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What `generate` and `chat` were given; see their `--help`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(EdgeOptions):
+    """What a run of the edge was given; see `acespec generate --help`."""
 
-    verifier: str | None
-    insecure: bool
-    tls_ca: Path | None
-    api_key: str | None
-    api_key_file: Path | None
-    target_rate: float | None
-    outage_timeout: float
-    model: str
-    drafter: str
-    draft_model: str | None
-    draft_profile: str
-    acceptance: str
-    replay_ids: Path | None
-    num_draft_tokens: str
-    controller: str | None
-    draft_tree: str
-    max_kv_size: int
-    draft_threads: int
-    offline: bool
-    system_prompt: str | None
-    params: SamplingParams
-    seed: int | None
-    max_tokens: int
-    stop: tuple[str, ...]
+    system_prompt: str | None = None
+    params: SamplingParams = SamplingParams()
+    seed: int | None = None
+    max_tokens: int = 256
     min_tokens: int = 0
+    stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     top_logprobs: int | None = None
     format: OutputFormat = OutputFormat()
-    trace: Path | None = None
-    on_outage: str = "wait"
+
+    @classmethod
+    def of(cls, edge: ModelOptions, sampling: SamplingOptions | None = None, **others: Any) -> RunOptions:
+        """From sets of options, and fields beside them."""
+        drawn: dict[str, Any] = {}
+        if sampling is not None:
+            drawn = {"params": sampling.params, "seed": sampling.seed, "min_tokens": sampling.min_tokens}
+            drawn["stop"] = tuple(sampling.stop or ())
+        return cls(**asdict(edge), **drawn, **others)
 
     def endpoint(self) -> Endpoint:
         """Where to connect.

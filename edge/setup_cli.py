@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from acespec.edge import cli_options as opt
+from acespec.edge.option_sets import ModelOptions, expanding
 from acespec.proto.command_line import config_of
-from acespec.proto.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
     from typer._click import Command
@@ -37,25 +37,10 @@ def init(
         write_settings(program, config_of(ctx).path, force=force)
 
 
+@expanding()
 def doctor(
     ctx: typer.Context,
-    verifier: opt.Verifier = None,
-    insecure: opt.Insecure = False,
-    tls_ca: opt.TlsCa = None,
-    api_key: opt.ApiKey = None,
-    api_key_file: opt.ApiKeyFile = None,
-    model: opt.Model = opt.DEFAULT_MODEL,
-    drafter: opt.DrafterKind = "ngram",
-    draft_model: opt.DraftModel = None,
-    draft_profile: opt.DraftProfile = "m3-0.6b-4bit",
-    acceptance: opt.Acceptance = "0.8",
-    replay_ids: opt.ReplayIds = None,
-    num_draft_tokens: opt.NumDraftTokens = "auto",
-    controller: opt.ControllerName = None,
-    draft_tree: opt.DraftTreeShape = opt.DEFAULT_TREE,
-    max_kv_size: opt.MaxKvSize = 4096,
-    draft_threads: opt.DraftThreads = 1,
-    offline: opt.Offline = False,
+    models: ModelOptions,
     session: Annotated[
         bool, typer.Option("--session/--no-session", help="Generate a few tokens, and measure the link by it.")
     ] = True,
@@ -68,33 +53,7 @@ def doctor(
     from acespec.edge.doctor import command
     from acespec.edge.run_options import RunOptions
 
-    options = RunOptions(
-        verifier=verifier,
-        insecure=insecure,
-        tls_ca=tls_ca,
-        api_key=api_key,
-        api_key_file=api_key_file,
-        target_rate=None,
-        outage_timeout=wait,
-        model=model,
-        drafter=drafter,
-        draft_model=draft_model,
-        draft_profile=draft_profile,
-        acceptance=acceptance,
-        replay_ids=replay_ids,
-        num_draft_tokens=num_draft_tokens,
-        controller=controller,
-        draft_tree=draft_tree,
-        max_kv_size=max_kv_size,
-        draft_threads=draft_threads,
-        offline=offline,
-        system_prompt=None,
-        params=SamplingParams(),
-        seed=0,
-        max_tokens=16,
-        stop=(),
-        on_outage="fail",
-    )
+    options = RunOptions.of(models, outage_timeout=wait, on_outage="fail", seed=0, max_tokens=16)
     program = ctx.find_root().command
     visit = command.Visit(options, config_of(ctx), program, _listens(ctx, program), session, wait)
     raise typer.Exit(command.run(visit, as_object=as_json))

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from acespec.bench.brain.cells import TRACES, in_parallel
+from acespec.bench.brain.cells import FOREVER_S, TRACES, in_parallel
 from acespec.proto.errors import UsageError
 from acespec.sim.world.result import Result
 from acespec.sim.world.scenario import DrafterSpec, LinkChoice, LoadSpec, Scenario, StrategySpec, TargetSpec, Value
@@ -23,7 +23,6 @@ from acespec.sim.world.world import run
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-FOREVER_S = 1e5
 KBPS, RTT_MS = 50.0, 100.0
 SHAPES = ("off", "siblings:4", "on")
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from acespec.edge import cli_options as opt
-from acespec.proto.sampling_params import SamplingParams
+from acespec.edge.option_sets import EdgeOptions, SamplingOptions, expanding
 
 SERVER = "HTTP server"
 
@@ -82,7 +82,10 @@ MostTokens = Annotated[
 ]
 
 
+@expanding(temp=1.0)
 def proxy(
+    edge: EdgeOptions,
+    sampling: SamplingOptions,
     host: Host = "127.0.0.1",
     port: Port = 8080,
     proxy_key: ProxyKey = None,
@@ -91,38 +94,7 @@ def proxy(
     max_sessions: MaxSessions = 4,
     max_waiting: MaxWaiting = 64,
     drain: Drain = 5.0,
-    verifier: opt.Verifier = None,
-    insecure: opt.Insecure = False,
-    tls_ca: opt.TlsCa = None,
-    api_key: opt.ApiKey = None,
-    api_key_file: opt.ApiKeyFile = None,
-    target_rate: opt.TargetRate = None,
-    outage_timeout: opt.OutageTimeout = 60.0,
-    on_outage: opt.OnOutage = "wait",
-    model: opt.Model = opt.DEFAULT_MODEL,
-    drafter: opt.DrafterKind = "ngram",
-    draft_model: opt.DraftModel = None,
-    draft_profile: opt.DraftProfile = "m3-0.6b-4bit",
-    acceptance: opt.Acceptance = "0.8",
-    replay_ids: opt.ReplayIds = None,
-    num_draft_tokens: opt.NumDraftTokens = "auto",
-    controller: opt.ControllerName = None,
-    draft_tree: opt.DraftTreeShape = opt.DEFAULT_TREE,
-    max_kv_size: opt.MaxKvSize = 4096,
-    draft_threads: opt.DraftThreads = 1,
-    offline: opt.Offline = False,
-    trace: opt.TraceFile = None,
-    temp: opt.Temperature = 1.0,
-    top_p: opt.TopP = 1.0,
-    top_k: opt.TopK = 0,
-    min_p: opt.MinP = 0.0,
-    repetition_penalty: opt.RepetitionPenalty = 1.0,
-    frequency_penalty: opt.FrequencyPenalty = 0.0,
-    presence_penalty: opt.PresencePenalty = 0.0,
-    seed: opt.Seed = None,
     max_tokens: MostTokens = None,
-    min_tokens: opt.MinTokens = 0,
-    stop: opt.Stop = None,
 ) -> None:
     """Serve OpenAI's API on this machine, for every tool that speaks it; a page to chat at the same address.
 
@@ -134,35 +106,7 @@ def proxy(
     from acespec.edge.proxy.settings import Settings, read_keys
     from acespec.edge.run_options import RunOptions
 
-    params = SamplingParams(temp, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty)
-    options = RunOptions(
-        verifier=verifier,
-        insecure=insecure,
-        tls_ca=tls_ca,
-        api_key=api_key,
-        api_key_file=api_key_file,
-        target_rate=target_rate,
-        outage_timeout=outage_timeout,
-        on_outage=on_outage,
-        model=model,
-        drafter=drafter,
-        draft_model=draft_model,
-        draft_profile=draft_profile,
-        acceptance=acceptance,
-        replay_ids=replay_ids,
-        num_draft_tokens=num_draft_tokens,
-        controller=controller,
-        draft_tree=draft_tree,
-        max_kv_size=max_kv_size,
-        draft_threads=draft_threads,
-        offline=offline,
-        system_prompt=None,
-        params=params,
-        seed=seed,
-        max_tokens=max_tokens or 1,
-        stop=tuple(stop or ()),
-        trace=trace,
-    )
+    options = RunOptions.of(edge, sampling, max_tokens=max_tokens or 1)
     settings = Settings(
         host=host,
         port=port,
@@ -170,10 +114,10 @@ def proxy(
         origins=tuple(cors or ()),
         max_sessions=max_sessions,
         max_waiting=max_waiting,
-        patience_s=0.0 if outage_policy(on_outage) is OnOutage.FAIL else outage_timeout,
+        patience_s=0.0 if outage_policy(edge.on_outage) is OnOutage.FAIL else edge.outage_timeout,
         drain_s=drain,
-        model=model,
-        draft_model=draft_model,
-        defaults=Defaults(params, seed, max_tokens, min_tokens, tuple(stop or ()), target_rate),
+        model=edge.model,
+        draft_model=edge.draft_model,
+        defaults=Defaults(options.params, options.seed, max_tokens, options.min_tokens, options.stop, edge.target_rate),
     )
     serve.run(options, settings)
