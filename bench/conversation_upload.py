@@ -34,13 +34,13 @@ from acespec.bench.answering_verifier import Answers, answering
 from acespec.bench.conversation_text import CONVERSATION
 from acespec.bench.json_rival import JsonClient, JsonServer, Message
 from acespec.bench.upload_meter import Meter, Upload
+from acespec.edge.brain.controllers import make_controller
+from acespec.edge.brain.tree_shape import tree_shape
 from acespec.edge.channel import Endpoint
 from acespec.edge.chat_ids import ChatIds
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.factory import make_drafter
-from acespec.edge.tree_shape import tree_shape
 from acespec.edge.turn_request import TurnRequest, as_sent
 from acespec.models.store import resolve
 from acespec.models.text_stream import TextStream

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 
-from acespec.edge import shipping
+from acespec.edge.brain import shipping
 from acespec.proto import nodes
 from acespec.proto.bits import varint
 from acespec.proto.nodes import Node

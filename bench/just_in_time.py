@@ -28,12 +28,12 @@ from typing import Any
 from acespec.bench.never_slower_cell import is_exact
 from acespec.bench.reader import Arrival, on_schedule
 from acespec.bench.stack import PLAIN, Cost, Stack, cost_of
+from acespec.edge.brain.controllers import make_controller
+from acespec.edge.brain.tree_shape import tree_shape
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.replay_factory import ReplayDrafting, make_replay_drafter
-from acespec.edge.tree_shape import tree_shape
 from acespec.proto.replay_profiles import find_drafter, find_verifier
 from acespec.sim.link import LinkSpec
 from acespec.sim.shaper import Shaper

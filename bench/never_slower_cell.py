@@ -20,12 +20,12 @@ import numpy as np
 
 from acespec.bench.ratio_interval import ratio_interval
 from acespec.bench.stack import PLAIN, Stack, cost_of
+from acespec.edge.brain.controllers import make_controller
+from acespec.edge.brain.tree_shape import tree_shape
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.replay_factory import ReplayDrafting, make_replay_drafter
-from acespec.edge.tree_shape import tree_shape
 from acespec.proto.errors import AcespecError, Unavailable
 from acespec.proto.replay_profiles import find_verifier
 from acespec.proto.replay_text import SyntheticText

@@ -9,10 +9,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from acespec.bench.outage_stack import Verifier, Way
+from acespec.edge.brain.controllers import make_controller
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.replay_factory import ReplayDrafting, make_replay_drafter
 from acespec.edge.turn_request import TurnRequest
 from acespec.models.tokenizer import Tokenizer

@@ -26,10 +26,10 @@ from pathlib import Path
 from acespec.bench.never_slower_cell import PROMPT, is_exact
 from acespec.bench.stack import PLAIN, Stack
 from acespec.bench.stop_and_wait import BlockReplayDrafter
+from acespec.edge.brain.controller import FixedController
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.controller import FixedController
 from acespec.edge.drafters.replay_accuracy import DepthAccuracy
 from acespec.proto import wire
 from acespec.proto.errors import AcespecError

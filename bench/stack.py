@@ -10,11 +10,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
+from acespec.edge.brain.controller import FixedController
+from acespec.edge.brain.controllers import make_controller
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.controller import FixedController
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.base import Drafter
 from acespec.edge.drafters.factory import make_drafter
 from acespec.edge.turn_request import TurnRequest, as_sent

@@ -12,7 +12,7 @@ from acespec.edge import cli_options as opt
 from acespec.edge import setup_cli
 from acespec.edge.option_sets import EdgeOptions, FormatOptions, SamplingOptions, expanding
 from acespec.edge.proxy import cli as proxy_cli
-from acespec.edge.trace_cli import app as trace_app
+from acespec.edge.tracing.trace_cli import app as trace_app
 from acespec.models.cli import app as models_app
 from acespec.proto.command_line import LogLevelOption, config_of, require_sound, run, start_logging
 

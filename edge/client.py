@@ -14,17 +14,17 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+from acespec.edge.brain.controller import Controller
+from acespec.edge.brain.draft_worker import DraftWorker
+from acespec.edge.brain.tree_shape import CHAIN, TreeShape
 from acespec.edge.channel import Endpoint
 from acespec.edge.completion import Completion, TextDelta
-from acespec.edge.controller import Controller
-from acespec.edge.draft_worker import DraftWorker
 from acespec.edge.drafters.base import Drafter, TurnContext
 from acespec.edge.events import Committed, Event, Finished, Reopened, TurnOpened
 from acespec.edge.outage_policy import OUTAGE_TIMEOUT_S, OnOutage, outage_policy
 from acespec.edge.session import EdgeSession
 from acespec.edge.shared_link import Lease, SharedLink
 from acespec.edge.stream import Stream, StreamEnded
-from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.edge.turn_request import TurnRequest
 from acespec.edge.turn_text import TurnText
 from acespec.edge.view import View

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acespec.edge.draft_tree import DraftTree
+from acespec.edge.brain.draft_tree import DraftTree
 from acespec.proto.errors import BadFrame
 from acespec.proto.messages import Commit
 from acespec.proto.tokens import unpack_tokens

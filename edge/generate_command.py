@@ -11,7 +11,7 @@ from acespec.edge.choices import choices as answers
 from acespec.edge.completion import Completion, TextDelta
 from acespec.edge.report import Json, as_json, as_line
 from acespec.edge.run_options import RunOptions
-from acespec.edge.trace_writer import TraceWriter
+from acespec.edge.tracing.trace_writer import TraceWriter
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto.errors import UsageError
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from acespec.edge.client import Client
     from acespec.edge.drafters.base import Drafter
     from acespec.edge.shared_link import SharedLink
-    from acespec.edge.trace_json import Plain
-    from acespec.edge.trace_writer import TraceWriter
+    from acespec.edge.tracing.trace_json import Plain
+    from acespec.edge.tracing.trace_writer import TraceWriter
     from acespec.edge.turn_request import TurnRequest
     from acespec.models.tokenizer import Tokenizer
 
@@ -87,7 +87,7 @@ class RunOptions(EdgeOptions):
         """
         if self.trace is None:
             return nullcontext()
-        from acespec.edge.trace_writer import TraceWriter
+        from acespec.edge.tracing.trace_writer import TraceWriter
 
         return TraceWriter(self.trace, {"model": self.model, "options": self._named()}, tls=not self.insecure)
 
@@ -116,10 +116,10 @@ class RunOptions(EdgeOptions):
         Raises:
             AcespecError: an option makes no sense, or the draft model cannot be had.
         """
+        from acespec.edge.brain.controller import FixedController
+        from acespec.edge.brain.controllers import make_controller
+        from acespec.edge.brain.tree_shape import tree_shape
         from acespec.edge.client import Client
-        from acespec.edge.controller import FixedController
-        from acespec.edge.controllers import make_controller
-        from acespec.edge.tree_shape import tree_shape
 
         controller = make_controller(self.num_draft_tokens, self.controller)
         client = Client(

@@ -13,19 +13,19 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from acespec.edge.brain.controller import Controller
+from acespec.edge.brain.draft_desk import DraftDesk
+from acespec.edge.brain.drafting_side import DraftingSide
+from acespec.edge.brain.headway import Headway
+from acespec.edge.brain.market import Market
+from acespec.edge.brain.shipping import Shipping
+from acespec.edge.brain.tree_shape import CHAIN, TreeShape
 from acespec.edge.cadence import Cadence
 from acespec.edge.commit_logprobs import logprobs_of
 from acespec.edge.commit_tokens import tokens_of
-from acespec.edge.controller import Controller
-from acespec.edge.draft_desk import DraftDesk
-from acespec.edge.drafting_side import DraftingSide
 from acespec.edge.events import Committed, Event, Finished, Reopened, TurnOpened
-from acespec.edge.headway import Headway
 from acespec.edge.link_budget import LinkBudget, Uplink
-from acespec.edge.market import Market
 from acespec.edge.session_notes import SessionNotes
-from acespec.edge.shipping import Shipping
-from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.edge.turn_opening import TurnOpening
 from acespec.edge.turn_request import TurnRequest
 from acespec.edge.turn_tally import TurnTally

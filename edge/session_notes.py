@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acespec.edge.draft_desk import DraftDesk
+from acespec.edge.brain.draft_desk import DraftDesk
 from acespec.edge.turn_request import TurnRequest
 from acespec.edge.watch import CommitSeen, Sent, Served, SessionWatcher, TurnStarted
 from acespec.proto.framing import message_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from acespec.edge.prices import FREE, Prices
+from acespec.edge.brain.prices import FREE, Prices
 from acespec.proto.messages import Totals
 from acespec.proto.nodes import ROOT
 

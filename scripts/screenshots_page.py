@@ -30,9 +30,10 @@ from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.server import serving as serving_grpc
 from acespec.cloud.turn import Limits
 from acespec.cloud.turn_table import TurnTable
+from acespec.edge.brain.controllers import make_controller
+from acespec.edge.brain.tree_shape import tree_shape
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.replay import ReplayDrafter
 from acespec.edge.drafters.replay_accuracy import DepthAccuracy
 from acespec.edge.proxy.app import make_app
@@ -42,7 +43,6 @@ from acespec.edge.proxy.pool import ClientPool
 from acespec.edge.proxy.serve import Server
 from acespec.edge.proxy.settings import Settings
 from acespec.edge.shared_link import SharedLink
-from acespec.edge.tree_shape import tree_shape
 from acespec.models.store import resolve
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto.replay_profiles import find_drafter, find_verifier

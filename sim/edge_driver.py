@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from acespec.edge.draft_desk import DraftJob, Level
+from acespec.edge.brain.draft_desk import DraftJob, Level
+from acespec.edge.brain.hop import hop
 from acespec.edge.events import Event
-from acespec.edge.hop import hop
 from acespec.edge.session import EdgeSession
 from acespec.sim.agenda import Agenda
 from acespec.sim.virtual_stream import BytePipe

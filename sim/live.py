@@ -14,13 +14,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 from acespec.cloud.serve import REPLAY_PAGE_BYTES
+from acespec.edge.brain.controller import FixedController
+from acespec.edge.brain.controllers import make_controller
+from acespec.edge.brain.tree_shape import CHAIN, tree_shape
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
-from acespec.edge.controller import FixedController
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.replay import REPLAY_KINDS
 from acespec.edge.drafters.replay_accuracy import read_accuracy
-from acespec.edge.tree_shape import CHAIN, tree_shape
 from acespec.models.replay_tokenizer import replay_tokenizer
 from acespec.proto.errors import AcespecError, Unavailable, UsageError
 from acespec.sim.live_edge import Account, LiveClock, LiveEdge

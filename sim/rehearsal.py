@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 
 from acespec.cloud.draft_tree import MEMORY
-from acespec.edge.controller import AUTO_CAP
-from acespec.edge.tree_shape import WIDTH
+from acespec.edge.brain.controller import AUTO_CAP
+from acespec.edge.brain.tree_shape import WIDTH
 from acespec.proto.errors import ProtocolError, Unavailable
 from acespec.sim.agenda import Agenda
 from acespec.sim.schedule import Fault, Schedule

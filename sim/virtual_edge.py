@@ -10,11 +10,11 @@ import random
 import zlib
 from collections.abc import Callable, Sequence
 
-from acespec.edge.controllers import make_controller
+from acespec.edge.brain.controllers import make_controller
+from acespec.edge.brain.tree_shape import tree_shape
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.events import Committed, Event, Finished, TurnOpened
 from acespec.edge.session import EdgeSession
-from acespec.edge.tree_shape import tree_shape
 from acespec.edge.turn_request import TurnRequest
 from acespec.proto import wire
 from acespec.proto.errors import AcespecError, ProtocolError, Unavailable

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acespec.bench.brain.study import Setting, add_common, as_data, run_all, table, write_json
-from acespec.edge.controllers import make_controller
+from acespec.edge.brain.controllers import make_controller
+from acespec.edge.brain.tree_shape import tree_shape
 from acespec.edge.drafters.replay import honest_claims
 from acespec.edge.drafters.replay_accuracy import side_chance
-from acespec.edge.tree_shape import tree_shape
 from acespec.sim.world.result import EdgeResult
 from acespec.sim.world.strategies.real_edge import RealEdge
 from acespec.sim.world.tally import edge_result

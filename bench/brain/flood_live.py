@@ -20,12 +20,12 @@ from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.session_host import Listener, SessionHost
 from acespec.cloud.turn import Limits
 from acespec.cloud.turn_table import TurnTable
+from acespec.edge.brain.controllers import make_controller
+from acespec.edge.brain.tree_shape import tree_shape
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.base import Drafter, QuietDrafter
-from acespec.edge.tree_shape import tree_shape
 from acespec.edge.turn_request import TurnRequest
 from acespec.models.replay_tokenizer import replay_tokenizer
 from acespec.proto.messages import EdgeMessage

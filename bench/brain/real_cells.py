@@ -24,14 +24,14 @@ from acespec.bench.brain.cells import PLAIN, Way, ours
 from acespec.bench.never_slower_cell import slope
 from acespec.bench.prompts import PROMPTS
 from acespec.bench.stack import Stack
+from acespec.edge.brain.controller import FixedController
+from acespec.edge.brain.controllers import make_controller
+from acespec.edge.brain.tree_shape import CHAIN, tree_shape
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.controller import FixedController
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.base import Drafter, TurnContext
 from acespec.edge.drafters.factory import make_drafter
-from acespec.edge.tree_shape import CHAIN, tree_shape
 from acespec.models.store import resolve
 from acespec.proto.errors import ModelNotFound, UsageError
 from acespec.proto.replay_profiles import find_verifier

@@ -7,13 +7,13 @@ the controller drafts whatever there is room for, the likeliest place first.
 
 from __future__ import annotations
 
-from acespec.edge.controller import FixedController
+from acespec.edge.brain.controller import FixedController
+from acespec.edge.brain.hop import hop
+from acespec.edge.brain.tree_shape import TREE
 from acespec.edge.drafters.base import TurnContext
 from acespec.edge.drafters.replay import ReplayDrafter, Untimed
 from acespec.edge.drafters.replay_accuracy import DepthAccuracy
-from acespec.edge.hop import hop
 from acespec.edge.session import EdgeSession
-from acespec.edge.tree_shape import TREE
 from acespec.edge.turn_request import TurnRequest
 from acespec.proto import wire
 from acespec.proto.digest import PrefixDigest, short

@@ -25,7 +25,7 @@ from acespec.edge.proxy.session_meter import SessionMeter
 from acespec.edge.proxy.settings import Settings
 from acespec.edge.run_options import RunOptions
 from acespec.edge.shared_link import SharedLink
-from acespec.edge.trace_writer import TraceWriter
+from acespec.edge.tracing.trace_writer import TraceWriter
 from acespec.proto.errors import AcespecError, UsageError
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from acespec.bench.id_codes import (
     exp_golomb_bits,
     follower,
 )
-from acespec.edge import shipping
+from acespec.edge.brain import shipping
 from acespec.proto import nodes
 from acespec.proto.bits import BitWriter
 from acespec.proto.golomb import Codec, golomb_bits, write_golomb

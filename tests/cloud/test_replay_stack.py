@@ -21,11 +21,11 @@ from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.server import serving as serving_grpc
 from acespec.cloud.turn import Limits
 from acespec.cloud.turn_table import TurnTable
+from acespec.edge.brain.controller import Controller, FixedController
+from acespec.edge.brain.controllers import make_controller
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.controller import Controller, FixedController
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.base import QuietDrafter
 from acespec.edge.drafters.replay import REPLAY_KINDS
 from acespec.edge.drafters.replay_accuracy import DepthAccuracy

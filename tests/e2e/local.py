@@ -22,12 +22,12 @@ from acespec.cloud.server import serving
 from acespec.cloud.torch_backend.runner import TorchRunner
 from acespec.cloud.turn import Limits
 from acespec.cloud.turn_table import TurnTable
+from acespec.edge.brain.controller import FixedController
+from acespec.edge.brain.tree_shape import tree_shape
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion, TextDelta
-from acespec.edge.controller import FixedController
 from acespec.edge.drafters.base import Drafter, QuietDrafter
-from acespec.edge.tree_shape import tree_shape
 from acespec.edge.turn_request import TurnRequest
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto.sampling_params import SamplingParams

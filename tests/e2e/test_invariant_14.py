@@ -21,10 +21,10 @@ from pathlib import Path
 import pytest
 
 from acespec.cloud.scheduler import FreeRun
+from acespec.edge.brain.controller import FixedController
+from acespec.edge.brain.controllers import make_controller
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion, TextDelta
-from acespec.edge.controller import FixedController
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.drafters.replay import SOURCE, ReplayDrafter
 from acespec.edge.drafters.replay_accuracy import DepthAccuracy

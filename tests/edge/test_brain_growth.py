@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from acespec.bench.brain.steady_tree import TOKENS_A_STEP, SteadyTree
-from acespec.edge.remembered import Remembered
+from acespec.edge.brain.remembered import Remembered
 from acespec.edge.session import EdgeSession
 from acespec.sim.world.result import Result
 from acespec.sim.world.scenario import LoadSpec, Scenario, StrategySpec, TargetSpec

@@ -16,12 +16,12 @@ import pytest
 import pytest_asyncio
 import trustme
 
+from acespec.edge.brain.controller import FixedController
+from acespec.edge.brain.rate_controller import RateController
 from acespec.edge.channel import Endpoint, channel_options, connect_timeout
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion, TextDelta
-from acespec.edge.controller import FixedController
 from acespec.edge.drafters.base import Candidate, Drafter, QuietDrafter
-from acespec.edge.rate_controller import RateController
 from acespec.edge.turn_request import TurnRequest
 from acespec.models.tokenizer import Tokenizer
 from acespec.proto.errors import (

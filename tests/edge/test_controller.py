@@ -7,15 +7,15 @@ from typing import TypeVar
 
 import pytest
 
-from acespec.edge.adaptive import AdaptiveController
-from acespec.edge.confidence_controller import LEAST, ConfidenceController
-from acespec.edge.controller import AUTO_CAP, FixedController
-from acespec.edge.controllers import make_controller
-from acespec.edge.prices import Prices
-from acespec.edge.rate_controller import RateController
-from acespec.edge.survival import Guess, Outcome
-from acespec.edge.tree_shape import TreeShape, tree_shape
-from acespec.edge.ucb_controller import UcbController
+from acespec.edge.brain.adaptive import AdaptiveController
+from acespec.edge.brain.confidence_controller import LEAST, ConfidenceController
+from acespec.edge.brain.controller import AUTO_CAP, FixedController
+from acespec.edge.brain.controllers import make_controller
+from acespec.edge.brain.prices import Prices
+from acespec.edge.brain.rate_controller import RateController
+from acespec.edge.brain.survival import Guess, Outcome
+from acespec.edge.brain.tree_shape import TreeShape, tree_shape
+from acespec.edge.brain.ucb_controller import UcbController
 from acespec.proto.errors import UsageError
 
 A = TypeVar("A", bound=AdaptiveController)

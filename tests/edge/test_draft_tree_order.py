@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acespec.edge.draft_tree import DraftTree
-from acespec.edge.frontier import Frontier
-from acespec.edge.ranking import Ranking
-from acespec.edge.remembered import Remembered
-from acespec.edge.survival import Guess
+from acespec.edge.brain.draft_tree import DraftTree
+from acespec.edge.brain.frontier import Frontier
+from acespec.edge.brain.ranking import Ranking
+from acespec.edge.brain.remembered import Remembered
+from acespec.edge.brain.survival import Guess
 from acespec.proto.nodes import ROOT
 
 SURVIVALS = st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0])

@@ -6,8 +6,8 @@ import asyncio
 import threading
 from collections.abc import Sequence
 
-from acespec.edge.controller import FixedController
-from acespec.edge.draft_worker import DraftWorker
+from acespec.edge.brain.controller import FixedController
+from acespec.edge.brain.draft_worker import DraftWorker
 from acespec.edge.drafters.base import QuietDrafter
 from acespec.edge.session import EdgeSession
 

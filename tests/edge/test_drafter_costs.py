@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from acespec.edge.controller import FixedController
-from acespec.edge.draft_worker import DraftWorker
+from acespec.edge.brain.controller import FixedController
+from acespec.edge.brain.draft_worker import DraftWorker
 from acespec.edge.drafters.base import TurnContext
 from acespec.edge.drafters.cost_curve import CostCurve, measure_costs
 from acespec.edge.drafters.hybrid import HybridDrafter

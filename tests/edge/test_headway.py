@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from acespec.edge.headway import QUIET_S, Headway
+from acespec.edge.brain.headway import QUIET_S, Headway
 
 RTT = 0.2
 

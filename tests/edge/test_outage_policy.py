@@ -11,13 +11,13 @@ from contextlib import aclosing
 import pytest
 import pytest_asyncio
 
+from acespec.edge.brain.controller import FixedController
+from acespec.edge.brain.tree_shape import tree_shape
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion, TextDelta
-from acespec.edge.controller import FixedController
 from acespec.edge.drafters.base import Drafter, QuietDrafter
 from acespec.edge.outage_policy import LONE_TOKENS, OnOutage, outage_policy
-from acespec.edge.tree_shape import tree_shape
 from acespec.edge.turn_request import TurnRequest
 from acespec.edge.view import View
 from acespec.proto.errors import Unavailable, UsageError

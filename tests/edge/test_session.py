@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acespec.edge.controller import FixedController
-from acespec.edge.controllers import make_controller
+from acespec.edge.brain.controller import FixedController
+from acespec.edge.brain.controllers import make_controller
+from acespec.edge.brain.tree_shape import tree_shape
 from acespec.edge.drafters.base import QuietDrafter
 from acespec.edge.events import Committed, Finished, Reopened
-from acespec.edge.tree_shape import tree_shape
 from acespec.edge.turn_request import TurnRequest
 from acespec.proto.errors import Desync
 from acespec.proto.messages import FinishReason

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acespec.edge.branch_cache import BranchCache
-from acespec.edge.draft_tree import DraftTree
+from acespec.edge.brain.branch_cache import BranchCache
+from acespec.edge.brain.draft_tree import DraftTree
+from acespec.edge.brain.survival import Guess
 from acespec.edge.sequence import CommittedSequence
 from acespec.edge.stop_text import StopText
-from acespec.edge.survival import Guess
 from acespec.edge.wire_stats import WireStats
 from acespec.proto.framing import message_bytes
 from acespec.proto.nodes import ROOT, Node

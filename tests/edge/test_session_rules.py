@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acespec.edge.controller import Controller, FixedController
+from acespec.edge.brain.controller import Controller, FixedController
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.events import Committed, Reopened, TurnOpened
 from acespec.edge.session import EdgeSession

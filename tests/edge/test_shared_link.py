@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack, aclosing
 
 import pytest
 
+from acespec.edge.brain.controllers import make_controller
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.replay import REPLAY_KINDS
 from acespec.edge.drafters.replay_accuracy import DepthAccuracy
 from acespec.edge.link_budget import LinkBudget, Uplink

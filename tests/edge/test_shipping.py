@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acespec.edge.controller import Controller, FixedController
-from acespec.edge.draft_desk import DraftDesk, DraftJob
+from acespec.edge.brain.controller import Controller, FixedController
+from acespec.edge.brain.draft_desk import DraftDesk, DraftJob
+from acespec.edge.brain.prices import Prices
+from acespec.edge.brain.rate_controller import RateController
+from acespec.edge.brain.shipping import MARGIN_S, Shipping
+from acespec.edge.brain.tree_shape import TREE, TreeShape
 from acespec.edge.drafters.base import Candidate
-from acespec.edge.prices import Prices
-from acespec.edge.rate_controller import RateController
 from acespec.edge.session import EdgeSession
-from acespec.edge.shipping import MARGIN_S, Shipping
-from acespec.edge.tree_shape import TREE, TreeShape
 from acespec.edge.turn_request import CODEC, TurnRequest
 from acespec.proto import wire
 from acespec.proto.messages import Draft, Opened

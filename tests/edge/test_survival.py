@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acespec.edge.survival import Guess, Outcome, SurvivalEstimates, expected_calibration_error
+from acespec.edge.brain.survival import Guess, Outcome, SurvivalEstimates, expected_calibration_error
 
 GUESSES = st.builds(
     Guess,

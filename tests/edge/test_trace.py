@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acespec.edge import watch
-from acespec.edge.prices import Prices
-from acespec.edge.trace_json import KINDS, happening_of, line_of
-from acespec.edge.trace_reader import read_trace
-from acespec.edge.trace_writer import FORMAT, TraceWriter
+from acespec.edge.brain.prices import Prices
+from acespec.edge.tracing.trace_json import KINDS, happening_of, line_of
+from acespec.edge.tracing.trace_reader import read_trace
+from acespec.edge.tracing.trace_writer import FORMAT, TraceWriter
 from acespec.proto.errors import UsageError
 from acespec.proto.messages import Totals
 

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from acespec.edge.brain.rate_controller import RateController
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
 from acespec.edge.completion import Completion
-from acespec.edge.rate_controller import RateController
-from acespec.edge.timeline import timeline_of
-from acespec.edge.trace_reader import read_trace
-from acespec.edge.trace_summary import summary_of
-from acespec.edge.trace_writer import TraceWriter
+from acespec.edge.tracing.timeline import timeline_of
+from acespec.edge.tracing.trace_reader import read_trace
+from acespec.edge.tracing.trace_summary import summary_of
+from acespec.edge.tracing.trace_writer import TraceWriter
 from acespec.edge.turn_request import TurnRequest
 from acespec.edge.watch import CommitSeen, Drafted, Outage
 from acespec.models.tokenizer import Tokenizer

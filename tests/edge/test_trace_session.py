@@ -7,13 +7,13 @@ import random
 import pytest
 
 from acespec.edge import watch
-from acespec.edge.controller import Controller, FixedController
+from acespec.edge.brain.controller import Controller, FixedController
+from acespec.edge.brain.rate_controller import RateController
+from acespec.edge.brain.tree_shape import TREE, TreeShape
+from acespec.edge.brain.watched_controller import WatchedController
 from acespec.edge.drafters.base import Candidate
-from acespec.edge.rate_controller import RateController
 from acespec.edge.session import EdgeSession
-from acespec.edge.tree_shape import TREE, TreeShape
 from acespec.edge.turn_request import TurnRequest
-from acespec.edge.watched_controller import WatchedController
 from acespec.proto import wire
 from acespec.proto.messages import Opened
 from tests.edge.fake_cloud import FakeCloud

@@ -10,15 +10,15 @@ from xml.etree import ElementTree
 import pytest
 
 from acespec.edge import watch
-from acespec.edge.drawing import STYLES, Line, Rect, Shape, Text
-from acespec.edge.timeline import timeline_of
-from acespec.edge.timeline_drawing import LEFT, RIGHT, WIDTH, draw
-from acespec.edge.trace_command import ShowOptions, show_command
-from acespec.edge.trace_flights import flights_of
-from acespec.edge.trace_json import line_of
-from acespec.edge.trace_reader import Moment, Trace, read_trace
-from acespec.edge.trace_summary import as_json, as_line, summary_of
-from acespec.edge.trace_writer import FORMAT
+from acespec.edge.tracing.drawing import STYLES, Line, Rect, Shape, Text
+from acespec.edge.tracing.timeline import timeline_of
+from acespec.edge.tracing.timeline_drawing import LEFT, RIGHT, WIDTH, draw
+from acespec.edge.tracing.trace_command import ShowOptions, show_command
+from acespec.edge.tracing.trace_flights import flights_of
+from acespec.edge.tracing.trace_json import line_of
+from acespec.edge.tracing.trace_reader import Moment, Trace, read_trace
+from acespec.edge.tracing.trace_summary import as_json, as_line, summary_of
+from acespec.edge.tracing.trace_writer import FORMAT
 from acespec.proto.errors import UsageError
 from acespec.proto.framing import message_bytes
 from acespec.proto.messages import Totals

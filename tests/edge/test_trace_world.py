@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from acespec.edge.session import EdgeSession
-from acespec.edge.trace_flights import flights_of
-from acespec.edge.trace_reader import Trace, read_trace
-from acespec.edge.trace_summary import summary_of
-from acespec.edge.trace_writer import TraceWriter
+from acespec.edge.tracing.trace_flights import flights_of
+from acespec.edge.tracing.trace_reader import Trace, read_trace
+from acespec.edge.tracing.trace_summary import summary_of
+from acespec.edge.tracing.trace_writer import TraceWriter
 from acespec.edge.watch import CommitSeen, Drafted, GuessSeen, Sent
 from acespec.sim.world.place import Actor, Place
 from acespec.sim.world.scenario import DrafterSpec, LinkChoice, LoadSpec, Scenario, StrategySpec, TargetSpec

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from acespec.edge.controller import Controller, FixedController
-from acespec.edge.draft_desk import DraftJob
+from acespec.edge.brain.controller import Controller, FixedController
+from acespec.edge.brain.draft_desk import DraftJob
+from acespec.edge.brain.tree_shape import CHAIN, TreeShape
 from acespec.edge.drafters.base import Candidate, Drafter, QuietDrafter, TurnContext
 from acespec.edge.events import Event
 from acespec.edge.session import EdgeSession
-from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.edge.turn_request import TurnRequest
 from tests.drafters import AdversarialDrafter, OracleDrafter, RandomDrafter
 from tests.edge.fake_cloud import FakeCloud

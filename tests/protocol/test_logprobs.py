@@ -15,7 +15,7 @@ from acespec.cloud.backend import Committed as Drawn
 from acespec.cloud.backend import Offer, TurnSpec
 from acespec.cloud.draw_rule import DrawRule
 from acespec.cloud.session import Action, Begin, Session
-from acespec.edge.controller import FixedController
+from acespec.edge.brain.controller import FixedController
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.events import Committed, Event
 from acespec.edge.session import EdgeSession

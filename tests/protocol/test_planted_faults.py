@@ -15,8 +15,8 @@ from acespec.cloud.draft_tree import DraftTree
 from acespec.cloud.session import Resume, Session
 from acespec.cloud.session_host import Listener, SessionHost, SessionHosts
 from acespec.cloud.turn import Turn
+from acespec.edge.brain.draft_tree import DraftTree as EdgeTree
 from acespec.edge.cadence import Cadence
-from acespec.edge.draft_tree import DraftTree as EdgeTree
 from acespec.edge.sequence import CommittedSequence
 from acespec.edge.session import EdgeSession, Phase
 from acespec.proto.messages import Checkpoint, Draft, EdgeMessage, Open

@@ -18,9 +18,9 @@ from acespec.cloud.scheduler import FreeRun
 from acespec.cloud.server import serving
 from acespec.cloud.turn import Limits
 from acespec.cloud.turn_table import TurnTable
+from acespec.edge.brain.controllers import make_controller
 from acespec.edge.channel import Endpoint
 from acespec.edge.client import Client
-from acespec.edge.controllers import make_controller
 from acespec.edge.drafters.base import Drafter, QuietDrafter
 from acespec.edge.drafters.replay import REPLAY_KINDS
 from acespec.edge.drafters.replay_accuracy import DepthAccuracy

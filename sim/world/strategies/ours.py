@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from acespec.edge.controller import Controller
-from acespec.edge.controllers import make_controller
-from acespec.edge.tree_shape import TreeShape, tree_shape
+from acespec.edge.brain.controller import Controller
+from acespec.edge.brain.controllers import make_controller
+from acespec.edge.brain.tree_shape import TreeShape, tree_shape
 from acespec.sim.world.scenario import Value
 from acespec.sim.world.strategies.real_stack import RealStack
 from acespec.sim.world.world import World

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acespec.edge.controller import Controller, FixedController
+from acespec.edge.brain.controller import Controller, FixedController
 from acespec.sim.world.strategies.real_stack import RealStack
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from acespec.edge.adaptive import AdaptiveController
-from acespec.edge.controller import Controller
-from acespec.edge.draft_worker import HOP_S
+from acespec.edge.brain.adaptive import AdaptiveController
+from acespec.edge.brain.controller import Controller
+from acespec.edge.brain.draft_worker import HOP_S
+from acespec.edge.brain.tree_shape import TreeShape
 from acespec.edge.drafters.base import Candidate, TurnContext
 from acespec.edge.drafters.replay import ReplayDrafter
 from acespec.edge.events import Committed, Event, Finished
 from acespec.edge.session import EdgeSession
-from acespec.edge.tree_shape import TreeShape
 from acespec.edge.turn_request import TurnRequest
 from acespec.proto.replay_text import end_id
 from acespec.sim.edge_driver import EdgeDriver

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from acespec.cloud.scheduler import FreeRun
-from acespec.edge.controller import Controller
+from acespec.edge.brain.controller import Controller
+from acespec.edge.brain.tree_shape import CHAIN, TreeShape
 from acespec.edge.drafters.replay import Untimed
-from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.proto.errors import UsageError
 from acespec.sim.world.oracle_drafter import WORLD_KINDS
 from acespec.sim.world.place import Actor, Place

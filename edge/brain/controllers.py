@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from acespec.edge.controller import AUTO_CAP, Controller, FixedController
-from acespec.edge.rate_controller import RateController
+from acespec.edge.brain.controller import AUTO_CAP, Controller, FixedController
+from acespec.edge.brain.rate_controller import RateController
 from acespec.proto.errors import UsageError
 
 NAMES = ("rate", "auto", "confidence", "ucb", "fixed:N")
@@ -29,8 +29,8 @@ def make_controller(num_draft_tokens: int | str = "auto", name: str | None = Non
 
 
 def _adaptive(name: str, cap: int) -> Controller:
-    from acespec.edge.confidence_controller import ConfidenceController
-    from acespec.edge.ucb_controller import UcbController
+    from acespec.edge.brain.confidence_controller import ConfidenceController
+    from acespec.edge.brain.ucb_controller import UcbController
 
     match name:
         case "rate" | "auto":

@@ -10,16 +10,16 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from acespec.edge.controller import Controller
-from acespec.edge.draft_tree import DraftTree
+from acespec.edge.brain.controller import Controller
+from acespec.edge.brain.draft_tree import DraftTree
+from acespec.edge.brain.prices import FREE, Prices
+from acespec.edge.brain.remembered import Remembered
+from acespec.edge.brain.survival import Guess
+from acespec.edge.brain.tree_shape import CHAIN, TreeShape
+from acespec.edge.brain.watched_controller import WatchedController
 from acespec.edge.drafters.base import Candidate
 from acespec.edge.outage_policy import LONE_TOKENS
-from acespec.edge.prices import FREE, Prices
-from acespec.edge.remembered import Remembered
-from acespec.edge.survival import Guess
-from acespec.edge.tree_shape import CHAIN, TreeShape
 from acespec.edge.watch import Drafted, GuessSeen, JobGiven, SessionWatcher
-from acespec.edge.watched_controller import WatchedController
 from acespec.proto.nodes import ROOT
 
 Level = Sequence[Candidate]

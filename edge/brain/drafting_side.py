@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acespec.edge.branch_cache import BranchCache
-from acespec.edge.draft_desk import DraftDesk, DraftJob, Level
-from acespec.edge.prices import Prices
+from acespec.edge.brain.branch_cache import BranchCache
+from acespec.edge.brain.draft_desk import DraftDesk, DraftJob, Level
+from acespec.edge.brain.prices import Prices
 from acespec.edge.sequence import CommittedSequence
 
 

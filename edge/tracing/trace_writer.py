@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
-from acespec.edge.trace_json import Plain, line_of
+from acespec.edge.tracing.trace_json import Plain, line_of
 from acespec.edge.watch import Happening
 from acespec.proto.errors import UsageError
 

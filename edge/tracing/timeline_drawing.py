@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from acespec.edge.drawing import STYLES, Drawing, Line, Rect, Shape, Text
-from acespec.edge.timeline import Landing, Span, Timeline, Way
+from acespec.edge.tracing.drawing import STYLES, Drawing, Line, Rect, Shape, Text
+from acespec.edge.tracing.timeline import Landing, Span, Timeline, Way
 from acespec.proto.errors import UsageError
 
 WIDTH = 1200.0

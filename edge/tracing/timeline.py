@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acespec.edge.trace_flights import Flight, flights_of
-from acespec.edge.trace_reader import Trace
+from acespec.edge.tracing.trace_flights import Flight, flights_of
+from acespec.edge.tracing.trace_reader import Trace
 from acespec.edge.watch import CommitSeen, DecisionMade, Drafted, JobGiven, Outage, Sent, Served
 
 MANY_REASONS = 3

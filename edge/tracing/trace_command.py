@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from acespec.edge.drawing import Drawing
-from acespec.edge.drawing_svg import svg
-from acespec.edge.timeline import timeline_of
-from acespec.edge.timeline_drawing import draw
-from acespec.edge.timeline_text import text_lines
-from acespec.edge.trace_reader import Trace, read_trace
-from acespec.edge.trace_summary import as_json, as_line, summary_of
+from acespec.edge.tracing.drawing import Drawing
+from acespec.edge.tracing.drawing_svg import svg
+from acespec.edge.tracing.timeline import timeline_of
+from acespec.edge.tracing.timeline_drawing import draw
+from acespec.edge.tracing.timeline_text import text_lines
+from acespec.edge.tracing.trace_reader import Trace, read_trace
+from acespec.edge.tracing.trace_summary import as_json, as_line, summary_of
 from acespec.proto.errors import UsageError
 
 TITLE_OPTIONS = ("drafter", "draft_model", "controller", "num_draft_tokens", "draft_tree", "link", "target_rate")
@@ -76,7 +76,7 @@ def _write(drawing: Drawing, path: Path) -> None:
             case ".svg":
                 path.write_text(svg(drawing), encoding="utf-8")
             case ".png":
-                from acespec.edge.drawing_png import write_png
+                from acespec.edge.tracing.drawing_png import write_png
 
                 write_png(drawing, path)
             case _:

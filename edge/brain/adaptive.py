@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acespec.edge.averages import FadingRatio
-from acespec.edge.controller import AUTO_CAP, Decision
-from acespec.edge.prices import FREE, Prices
-from acespec.edge.survival import Guess, Outcome, SurvivalEstimates
+from acespec.edge.brain.averages import FadingRatio
+from acespec.edge.brain.controller import AUTO_CAP, Decision
+from acespec.edge.brain.prices import FREE, Prices
+from acespec.edge.brain.survival import Guess, Outcome, SurvivalEstimates
 
 FADE = 0.8
 """What a new sample leaves of the older ones in the averages of output rate and drafting time."""

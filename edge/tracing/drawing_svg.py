@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
-from acespec.edge.drawing import STYLES, Drawing, Line, Rect, Shape, Style, Text
+from acespec.edge.tracing.drawing import STYLES, Drawing, Line, Rect, Shape, Style, Text
 
 FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif"
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from acespec.edge.branch_cache import BranchCache
-from acespec.edge.draft_node import DraftNode
-from acespec.edge.frontier import Frontier
-from acespec.edge.ranking import Ranking
-from acespec.edge.survival import Guess, Outcome
+from acespec.edge.brain.branch_cache import BranchCache
+from acespec.edge.brain.draft_node import DraftNode
+from acespec.edge.brain.frontier import Frontier
+from acespec.edge.brain.ranking import Ranking
+from acespec.edge.brain.survival import Guess, Outcome
 from acespec.proto import nodes
 from acespec.proto.nodes import ROOT
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from acespec.edge.trace_json import Plain, happening_of
-from acespec.edge.trace_writer import FORMAT
+from acespec.edge.tracing.trace_json import Plain, happening_of
+from acespec.edge.tracing.trace_writer import FORMAT
 from acespec.edge.watch import Happening
 from acespec.proto.errors import UsageError
 

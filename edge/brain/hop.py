@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from acespec.edge.draft_desk import DraftJob, Level
+from acespec.edge.brain.draft_desk import DraftJob, Level
 
 Propose = Callable[[Sequence[int], int], Level]
 """`Drafter.propose`: what may follow a path, at most so many, best first."""

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from statistics import fmean, median
 
-from acespec.edge.trace_flights import Flight, flights_of
-from acespec.edge.trace_json import Plain
-from acespec.edge.trace_reader import Trace
+from acespec.edge.tracing.trace_flights import Flight, flights_of
+from acespec.edge.tracing.trace_json import Plain
+from acespec.edge.tracing.trace_reader import Trace
 from acespec.edge.watch import (
     Abandoned,
     CommitSeen,

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from acespec.edge.adaptive import AdaptiveController
-from acespec.edge.controller import AUTO_CAP, Decision
-from acespec.edge.prices import FREE, Prices
-from acespec.edge.survival import Outcome
+from acespec.edge.brain.adaptive import AdaptiveController
+from acespec.edge.brain.controller import AUTO_CAP, Decision
+from acespec.edge.brain.prices import FREE, Prices
+from acespec.edge.brain.survival import Outcome
 
 MEMORY = 1000.0
 """Visits of a depth after which older ones are halved, so that acceptance may drift."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from acespec.edge.trace_reader import Trace
+from acespec.edge.tracing.trace_reader import Trace
 from acespec.edge.watch import CommitSeen, Outage, Sent, Served
 
 GUESSED_RTT_S = 0.1

@@ -19,9 +19,9 @@ when commits come.
 
 from __future__ import annotations
 
-from acespec.edge.adaptive import KEEP_FLOOR, AdaptiveController
-from acespec.edge.controller import Decision
-from acespec.edge.prices import FREE, Prices
+from acespec.edge.brain.adaptive import KEEP_FLOOR, AdaptiveController
+from acespec.edge.brain.controller import Decision
+from acespec.edge.brain.prices import FREE, Prices
 
 MESSAGE_FLOOR = 0.05
 """Tokens that a message must gain in any case: its headers are bytes that somebody may pay for."""

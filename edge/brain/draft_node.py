@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acespec.edge.survival import Guess
+from acespec.edge.brain.survival import Guess
 
 
 @dataclass(slots=True)

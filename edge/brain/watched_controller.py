@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acespec.edge.controller import Controller, Decision
-from acespec.edge.prices import FREE, Prices
-from acespec.edge.survival import Guess, Outcome
+from acespec.edge.brain.controller import Controller, Decision
+from acespec.edge.brain.prices import FREE, Prices
+from acespec.edge.brain.survival import Guess, Outcome
 from acespec.edge.watch import DecisionMade, SessionWatcher
 
 

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from acespec.edge.draft_desk import DraftJob, Level
+from acespec.edge.brain.draft_desk import DraftJob, Level
+from acespec.edge.brain.hop import hop
 from acespec.edge.drafters.base import Drafter, TurnContext
-from acespec.edge.hop import hop
 from acespec.edge.session import EdgeSession
 
 HOP_S = 0.01

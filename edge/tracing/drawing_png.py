@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acespec.edge.drawing import STYLES, Drawing, Line, Rect, Style, Text
+from acespec.edge.tracing.drawing import STYLES, Drawing, Line, Rect, Style, Text
 from acespec.proto.errors import UsageError
 
 if TYPE_CHECKING:

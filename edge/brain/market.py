@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from acespec.edge.headway import Headway
-from acespec.edge.prices import Prices
+from acespec.edge.brain.headway import Headway
+from acespec.edge.brain.prices import Prices
 from acespec.proto.messages import Commit
 from acespec.proto.pacer import FLOOR_BYTES, Pacer
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from acespec.edge.prices import FREE, Prices
-from acespec.edge.survival import Guess, Outcome, SurvivalEstimates
+from acespec.edge.brain.prices import FREE, Prices
+from acespec.edge.brain.survival import Guess, Outcome, SurvivalEstimates
 from acespec.proto.errors import UsageError
 
 AUTO_CAP = 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acespec.edge.trace_reader import Trace
+from acespec.edge.tracing.trace_reader import Trace
 from acespec.edge.watch import (
     Abandoned,
     CommitSeen,

@@ -37,7 +37,7 @@ def show(
     session: Annotated[int, typer.Option(min=0, help="Which session, where --choices made several.")] = 0,
 ) -> None:
     """Draw a run as a timeline: messages in flight, drafts, commits, plain steps, outages."""
-    from acespec.edge.trace_command import ShowOptions, show_command
+    from acespec.edge.tracing.trace_command import ShowOptions, show_command
 
     for line in show_command(ShowOptions(file, out, text, as_json, start, end, row, session)):
         sys.stdout.write(line + "\n")

@@ -7,8 +7,8 @@ serialisation - margin.
 
 from __future__ import annotations
 
-from acespec.edge.draft_desk import DraftDesk
-from acespec.edge.remembered import Remembered
+from acespec.edge.brain.draft_desk import DraftDesk
+from acespec.edge.brain.remembered import Remembered
 from acespec.edge.turn_request import CODEC
 from acespec.proto.framing import message_bytes
 from acespec.proto.nodes import pack, token_bits

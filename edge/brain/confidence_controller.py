@@ -7,10 +7,10 @@ chances.
 
 from __future__ import annotations
 
-from acespec.edge.adaptive import KEEP_FLOOR, AdaptiveController
-from acespec.edge.controller import Decision
-from acespec.edge.prices import FREE, Prices
-from acespec.edge.survival import Guess
+from acespec.edge.brain.adaptive import KEEP_FLOOR, AdaptiveController
+from acespec.edge.brain.controller import Decision
+from acespec.edge.brain.prices import FREE, Prices
+from acespec.edge.brain.survival import Guess
 
 LEAST = 0.3
 """R2."""

@@ -1,0 +1,1 @@
+"""Traces of a run: written, read, summed up and drawn."""
